@@ -1,0 +1,43 @@
+# Two commands on a bare machine with Python 3.11+ and make:
+#   make quickstart    install, train on the small stag hunt, score it, name the report
+#   make test          install with dev extras, run lint, type checks and all tests
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export COPLAY_CACHE ?= $(CURDIR)/.cache/jax
+
+.PHONY: quickstart test lint fast docs clean
+
+quickstart: $(VENV)/installed
+	@echo "training four independent PPO learners on the 4x4 stag hunt (ceiling 3.00, four scripts 2.83)"
+	@rm -rf runs/quickstart
+	$(BIN)/coplay train ppo_4h1s_4x4 --out runs/quickstart --steps 1000000
+	$(BIN)/coplay evaluate runs/quickstart
+	@echo "report: runs/quickstart/report.html    watch a game: $(BIN)/coplay replay runs/quickstart"
+
+test: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+fast: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not learning"
+
+lint: $(VENV)/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright
+
+docs: $(VENV)/installed-dev
+	$(BIN)/python -m coplay.reports.settings_page > docs/settings.md
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	@test -d $(VENV) || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .cache build dist src/*.egg-info

@@ -1,0 +1,13 @@
+"""The algorithms. ALGORITHMS is the catalogue: each takes env, seats, config and plan."""
+
+from collections.abc import Callable
+
+from coplay.algorithms.ppo import mappo, ppo
+from coplay.types import Algorithm
+
+ALGORITHMS: dict[str, Callable[..., Algorithm]] = {"ppo": ppo, "mappo": mappo}
+
+DESCRIPTIONS = {
+    "ppo": "Proximal policy optimisation; own weights per agent, shared, or shared with the agent's id.",
+    "mappo": "PPO with a critic that sees everybody's rows (the departed as zeros); shared with id by default.",
+}

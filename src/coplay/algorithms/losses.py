@@ -1,0 +1,79 @@
+"""Loss terms, as sums over the rows that count. `fit` divides by how many there are."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from coplay.types import Metrics, pytree
+
+NEVER = -1e9  # logit of an illegal action
+
+
+@pytree
+class PolicyRows:
+    """What a policy loss reads, [..., action] or [...]; any leading axes."""
+
+    legal: Bool[Array, "*rows action"]
+    action: Int[Array, "*rows"]
+    log_prob: Float[Array, "*rows"]  # when it was taken
+    advantage: Float[Array, "*rows"]
+    counts: Bool[Array, "*rows"]
+
+
+def log_policy(
+    logits: Float[Array, "*rows action"], legal: Bool[Array, "*rows action"]
+) -> Float[Array, "*rows action"]:
+    return jax.nn.log_softmax(jnp.where(legal, logits, NEVER), axis=-1)
+
+
+def clipped_policy_loss(
+    logits: Float[Array, "*rows action"], rows: PolicyRows, clip: float
+) -> tuple[Float[Array, ""], Float[Array, ""], Metrics]:
+    """PPO's surrogate and the entropy: -min(ratio * A, clip(ratio) * A), both as sums.
+
+    kl is the estimator E[(ratio - 1) - log ratio], which is never negative.
+    """
+    log_all = log_policy(logits, rows.legal)
+    taken = rows.action[..., None] == jnp.arange(logits.shape[-1]).reshape((1,) * rows.action.ndim + (-1,))
+    log_ratio = jnp.sum(jnp.where(taken, log_all, 0.0), axis=-1) - rows.log_prob
+    ratio = jnp.exp(jnp.where(rows.counts, log_ratio, 0.0))
+    bounded = jnp.clip(ratio, 1.0 - clip, 1.0 + clip)
+    surrogate = jnp.minimum(ratio * rows.advantage, bounded * rows.advantage)
+    entropy = -jnp.sum(jnp.where(rows.legal, jnp.exp(log_all) * log_all, 0.0), axis=-1)
+
+    def add(x: Array) -> Array:
+        return jnp.sum(jnp.where(rows.counts, x, 0.0))
+
+    figures = {
+        "policy/loss": -add(surrogate),
+        "policy/entropy": add(entropy),
+        "policy/kl": add(ratio - 1.0 - jnp.where(rows.counts, log_ratio, 0.0)),
+        "policy/ratio": add(ratio),
+        "policy/clip_share": add(jnp.abs(ratio - 1.0) > clip),
+    }
+    return figures["policy/loss"], figures["policy/entropy"], figures
+
+
+def clipped_value_loss(
+    value: Float[Array, "*rows"],
+    old_value: Float[Array, "*rows"],
+    target: Float[Array, "*rows"],
+    counts: Bool[Array, "*rows"],
+    clip: float | None,
+    huber: float | None,
+) -> Float[Array, ""]:
+    """The worse of the plain error and the error of a prediction kept within `clip` of the old one."""
+    error = pointwise_error(value - target, huber)
+    if clip is not None:
+        near = old_value + jnp.clip(value - old_value, -clip, clip)
+        error = jnp.maximum(error, pointwise_error(near - target, huber))
+    return jnp.sum(jnp.where(counts, error, 0.0))
+
+
+def pointwise_error(difference: Float[Array, "*rows"], huber: float | None) -> Float[Array, "*rows"]:
+    """Half the square; beyond `huber` it grows in proportion instead."""
+    square = 0.5 * difference**2
+    if huber is None:
+        return square
+    size = jnp.abs(difference)
+    return jnp.where(size <= huber, square, huber * (size - 0.5 * huber))

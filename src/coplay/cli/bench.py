@@ -1,0 +1,37 @@
+"""`bench`: speed, as ratios measured in one run."""
+
+import argparse
+import os
+
+from coplay.cli.output import people, print_json, print_table, refuse_rest
+from coplay.errors import BadInput, nearest
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", nargs="*", help="stepping, training, coin_game (default: all)")
+
+
+def bench(arguments: argparse.Namespace, rest: list[str]) -> int:
+    refuse_rest(rest, ["json"])
+    from coplay.training.devices import prepare
+
+    prepare(os.cpu_count() or 1)
+    from coplay.bench import ITEMS
+    from coplay.bench.machine import machine
+
+    for name in arguments.what:
+        if name not in ITEMS:
+            raise BadInput(f"there is nothing called {name!r} to measure; {nearest(name, ITEMS)}")
+    items = []
+    for name in arguments.what or ITEMS:
+        people.print(f"measuring {name} ...")
+        items.append(ITEMS[name]())
+    measured = {"machine": machine(), "items": items}
+    if arguments.json:
+        print_json(measured)
+        return 0
+    rows = [
+        (i.name, f"{i.figure:,.0f} {i.unit}", "" if i.ratio is None else f"{i.ratio:.2f}", i.against) for i in items
+    ]
+    print_table(["what", "figure", "ratio", "against"], rows)
+    return 0

@@ -1,0 +1,58 @@
+"""`evaluate`: a run's players among themselves."""
+
+import argparse
+
+from coplay.cli.output import print_json, print_table, refuse_rest, result
+from coplay.errors import BadInput
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", help="a run folder; RUN@best for its best evaluated checkpoint, RUN@best:3 for seed 3")
+    parser.add_argument("--episodes", type=int, default=4096, help="whole games per seed (default 4096)")
+    parser.add_argument("--seed", type=int, default=0, help="of the evaluation's own draws")
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--greedy", action="store_true", help="always take the likeliest action")
+    mode.add_argument("--sample", action="store_true", help="draw from the policy (the default)")
+
+
+def evaluate(arguments: argparse.Namespace, rest: list[str]) -> int:
+    refuse_rest(rest, ["json", "episodes", "seed", "greedy", "sample"])
+    if arguments.episodes < 1:
+        raise BadInput(f"--episodes {arguments.episodes} must be at least 1")
+    from coplay import runs
+    from coplay.experiment import parse_run
+
+    reference = parse_run(arguments.run)
+    run = runs.load(reference.path)
+    only = reference.seed if ":" in arguments.run.partition("@")[2] else None
+    mode = "greedy" if arguments.greedy else "sample"
+    score = runs.evaluate(run, arguments.episodes, mode, reference.best, arguments.seed, only)
+    if arguments.json:
+        print_json(score)
+    else:
+        _print(score)
+    return 0
+
+
+def _print(score) -> None:
+    of = f" of at most {score.ceiling:g}" if score.ceiling is not None else ""
+    result.print(
+        f"mean return {score.mean_return:.3f}{of}, 95% interval {score.interval[0]:.3f} to "
+        f"{score.interval[1]:.3f} ({score.seeds} seed(s) x {score.episodes} episodes, {score.mode}, "
+        f"weights of step {score.step:,})"
+    )
+    columns = ["", *[f"seat {i}" for i in range(len(score.per_seat))], "mean"]
+    rows = [
+        [f"seed {i}", *[f"{x:.3f}" for x in row], f"{mean:.3f}"]
+        for i, (row, mean) in enumerate(zip(score.per_seed_and_seat, score.per_seed, strict=True))
+    ]
+    rows.append(["all", *[f"{x:.3f}" for x in score.per_seat], f"{score.mean_return:.3f}"])
+    print_table(columns, rows)
+    gap = score.largest_seat_gap
+    if gap is not None:
+        result.print(
+            f"largest seat gap {gap['gap']:.3f} (95% {gap['interval'][0]:.3f} to {gap['interval'][1]:.3f}); "
+            f"Page's L upward p = {gap['page_up']:.3f}, downward p = {gap['page_down']:.3f}"
+        )
+    outcomes = ", ".join(f"{name} {count:.2f}" for name, count in score.outcomes.items())
+    result.print(f"per episode: length {score.length:.1f}" + (f", {outcomes}" if outcomes else ""))

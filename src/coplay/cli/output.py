@@ -1,0 +1,51 @@
+"""How results are printed: JSON on standard output for programs, tables and sentences for people."""
+
+import dataclasses
+import json
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from coplay.errors import BadInput
+
+people = Console(stderr=True, highlight=False)  # progress and notes
+result = Console(highlight=False)  # what was asked for
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(_plain(value), indent=2))
+
+
+def _plain(value: Any) -> Any:
+    """Only what JSON knows; NaN becomes null."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = dataclasses.asdict(value)
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*[str(cell) for cell in row])
+    result.print(table)
+
+
+def refuse_rest(rest: list[str], known: Iterable[str]) -> None:
+    """For verbs that take no settings: an unknown option is one sentence with the nearest known one."""
+    from coplay.errors import nearest
+
+    if rest:
+        given = rest[0].partition("=")[0].lstrip("-")
+        hint = nearest(given, known)
+        raise BadInput(f"unknown option {rest[0]!r}; {hint.replace(chr(39), chr(39) + '--', 1)}")

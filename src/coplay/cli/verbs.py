@@ -1,0 +1,53 @@
+"""The verbs of the command, one entry each: what it is called, takes and does."""
+
+import argparse
+from collections.abc import Callable
+from typing import NamedTuple
+
+from coplay.cli import bench, catalogues, compare, evaluate, replay, train
+
+
+class Verb(NamedTuple):
+    name: str
+    summary: str
+    arguments: Callable[[argparse.ArgumentParser], None]
+    call: Callable[[argparse.Namespace, list[str]], int]
+    epilog: str = ""
+
+
+VERBS = [
+    Verb("games", "List the games, or show one game's options.", catalogues.games_arguments, catalogues.games),
+    Verb(
+        "algorithms",
+        "List the algorithms, or show one algorithm's settings.",
+        catalogues.algorithms_arguments,
+        catalogues.algorithms,
+    ),
+    Verb("players", "List the scripted players of a game.", catalogues.players_arguments, catalogues.players),
+    Verb("train", "Train an experiment in a new run folder.", train.arguments, train.train, train.EPILOG),
+    Verb(
+        "resume",
+        "Go on with a run from its last good checkpoint, bit for bit.",
+        train.resume_arguments,
+        train.resume,
+    ),
+    Verb(
+        "evaluate",
+        "Score a run's players among themselves, per seat, with intervals.",
+        evaluate.arguments,
+        evaluate.evaluate,
+    ),
+    Verb("replay", "Show one episode in the terminal, or write it as a GIF.", replay.arguments, replay.replay),
+    Verb(
+        "compare",
+        "Compare runs: interquartile means, intervals, chance of improvement.",
+        compare.arguments,
+        compare.compare,
+    ),
+    Verb(
+        "bench",
+        "Measure speed against this machine's limit and, where installed, peers.",
+        bench.arguments,
+        bench.bench,
+    ),
+]

@@ -1,0 +1,225 @@
+"""Markov snowdrift game: a cleared road serves everybody, and those who clear it pay.
+
+A step, in order: removals are read where players stand, everyone else moves at once, the clock moves
+on. Removers of the same drift share its cost equally, so no rule looks at a player's index.
+"""
+
+import dataclasses
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from coplay.envs import grid
+from coplay.types import Environment, Key, Picture, TimeStep, pytree
+
+REMOVE = 5
+ACTION_NAMES = (*grid.MOVE_NAMES, "remove")
+NUM_ACTIONS = len(ACTION_NAMES)
+
+
+@dataclasses.dataclass(frozen=True)
+class SnowdriftConfig:
+    size: int = 8  # the board is size x size
+    players: int = 4  # 2 to 8
+    drifts: int = 6
+    horizon: int = 50  # steps in an episode
+    removal_reward: float = 6.0  # to every player, for each drift removed
+    removal_cost: float = 4.0  # shared by those who remove that drift in that step
+
+    def __post_init__(self):
+        cells = self.size**2
+        _require(2 <= self.size <= 32, f"size={self.size} must lie between 2 and 32")
+        _require(2 <= self.players <= 8, f"players={self.players} must lie between 2 and 8")
+        _require(
+            1 <= self.drifts <= cells,
+            f"drifts={self.drifts} must lie between 1 and {cells}, the cells there are",
+        )
+        _require(self.horizon >= 1, f"horizon={self.horizon} must be at least 1")
+
+
+@pytree
+class SnowdriftState:
+    players: Int[Array, " agent"]  # cell of each
+    drifts: Int[Array, " drift"]
+    is_there: Bool[Array, " drift"]
+    previous: Int[Array, " agent"]  # the action each carried out last
+    time: Int[Array, ""]
+
+
+def make(**options) -> Environment:
+    config = SnowdriftConfig(**options)
+    return Environment(
+        name="snowdrift",
+        options=config,
+        kind="mixed-motive",
+        num_agents=config.players,
+        num_actions=NUM_ACTIONS,
+        observation_size=_observation_size(config),
+        action_names=ACTION_NAMES,
+        neutral_action=grid.STAY,
+        goals=(*(f"drift {k + 1}" for k in range(config.drifts)), "no more"),
+        horizon=config.horizon,
+        reset=lambda key: reset(config, key),
+        step=lambda state, action, key: step(config, state, action),
+        rename=rename,
+        view=lambda state: (_observe(config, state), _legal(config, state)),
+        split=lambda row: split(config, row),
+        draw=lambda state: draw(config, state),
+        outcomes=outcomes,
+        plane_shape=(config.size, config.size, _channels(config)),
+        reward_values=_reward_values(config),
+        ceiling=config.drifts * (config.removal_reward - config.removal_cost / config.players),
+        random_return=11.0 if config == SnowdriftConfig() else None,
+    )
+
+
+def step(
+    config: SnowdriftConfig, state: SnowdriftState, action: Int[Array, " agent"]
+) -> tuple[SnowdriftState, TimeStep]:
+    action = jnp.where(_is_legal(config, state, action), action, grid.STAY)
+    removes = _stands_on(state) & (action == REMOVE)[:, None]
+    after = dataclasses.replace(
+        state,
+        players=grid.moved(state.players, action, config.size),
+        is_there=state.is_there & ~jnp.any(removes, axis=0),
+        previous=action,
+        time=state.time + 1,
+    )
+    return after, _look(config, after, _reward(config, removes), first=False)
+
+
+def _stands_on(state: SnowdriftState) -> Bool[Array, "agent drift"]:
+    return (state.players[:, None] == state.drifts[None, :]) & state.is_there[None, :]
+
+
+def _reward(config: SnowdriftConfig, removes: Bool[Array, "agent drift"]) -> Float[Array, " agent"]:
+    """Everyone gains by every drift that goes; each remover pays its part of the cost."""
+    removers = jnp.sum(removes, axis=0)
+    cost = config.removal_cost / jnp.maximum(removers, 1)
+    gain = config.removal_reward * jnp.sum(removers > 0)
+    return gain - jnp.sum(jnp.where(removes, cost[None, :], 0.0), axis=1)
+
+
+def reset(config: SnowdriftConfig, key: Key) -> tuple[SnowdriftState, TimeStep]:
+    cells = jnp.int32(config.size**2)
+    words = grid.random_words(key, config.players + config.drifts)
+    state = SnowdriftState(
+        players=grid.draw_below(words[: config.players], cells),
+        drifts=grid.draw_distinct(words[config.players :], cells),
+        is_there=jnp.ones(config.drifts, bool),
+        previous=jnp.full(config.players, grid.STAY, jnp.int32),
+        time=jnp.int32(0),
+    )
+    return state, _look(config, state, jnp.zeros(config.players), first=True)
+
+
+def rename(state: SnowdriftState, order: Int[Array, " agent"]) -> SnowdriftState:
+    """The same game with other names: new seat i is the old seat order[i]."""
+    return dataclasses.replace(state, players=state.players[order], previous=state.previous[order])
+
+
+def outcomes(before: SnowdriftState, after: SnowdriftState) -> dict[str, Array]:
+    return {"drifts": jnp.sum(before.is_there & ~after.is_there)}
+
+
+def _look(config: SnowdriftConfig, state: SnowdriftState, reward, first: bool) -> TimeStep:
+    is_over = (state.time >= config.horizon) | ~jnp.any(state.is_there)
+    over = jnp.broadcast_to(is_over, (config.players,))
+    return TimeStep(
+        observation=_observe(config, state),
+        legal=_legal(config, state),
+        reward=reward,
+        active=~over,
+        terminated=over,
+        truncated=jnp.bool_(False),
+        first=jnp.bool_(first),
+    )
+
+
+def _legal(config: SnowdriftConfig, state: SnowdriftState) -> Bool[Array, "agent action"]:
+    return jnp.concatenate(
+        [
+            grid.open_moves(state.players, config.size),
+            jnp.ones((config.players, 1), bool),
+            jnp.any(_stands_on(state), axis=1, keepdims=True),
+        ],
+        axis=1,
+    )
+
+
+def _is_legal(config: SnowdriftConfig, state: SnowdriftState, action) -> Bool[Array, " agent"]:
+    chosen = action[:, None] == jnp.arange(NUM_ACTIONS)[None, :]
+    return jnp.any(_legal(config, state) & chosen, axis=1)
+
+
+# --- what players see ---------------------------------------------------------------------------
+
+
+def _observe(config: SnowdriftConfig, state: SnowdriftState) -> Float[Array, "agent feature"]:
+    """Planes, channel last: the observer, the others in cyclic order, walls (none), drifts; then
+    previous actions and the time."""
+    channels, players = _channels(config), config.players
+    seats = jnp.arange(players)[None, :]
+    drifts = jnp.where(state.is_there, state.drifts * channels + players + 1, -1)
+    features = jnp.concatenate(
+        [
+            grid.in_circle(state.players) * channels + seats,
+            jnp.broadcast_to(drifts[None, :], (players, config.drifts)),
+            config.size**2 * channels + seats * NUM_ACTIONS + grid.in_circle(state.previous),
+        ],
+        axis=1,
+    )
+    size = _observation_size(config)
+    is_time = (jnp.arange(size) == size - 1)[None, :]
+    return jnp.where(is_time, state.time / config.horizon, grid.hot(features, size).astype(jnp.float32))
+
+
+def split(config: SnowdriftConfig, row: Float[Array, " feature"]) -> dict[str, Array]:
+    """One observer's row as boards: self, others [other, row, column], walls, drifts; then previous
+    actions [player, action], own first, and the clock."""
+    players = config.players
+    tail = players * NUM_ACTIONS + 1
+    board = row[:-tail].reshape(config.size, config.size, _channels(config))
+    boards = jnp.moveaxis(board > 0.5, -1, 0)
+    return {
+        "self": boards[0],
+        "others": boards[1:players],
+        "walls": boards[players],
+        "drifts": boards[players + 1],
+        "previous": row[-tail:-1].reshape(players, NUM_ACTIONS),
+        "time": row[-1:],
+    }
+
+
+def draw(config: SnowdriftConfig, state: SnowdriftState) -> Picture:
+    return Picture(
+        grid=jnp.array([config.size, config.size]),
+        cells={"drift": grid.cells_or_nowhere(state.drifts, state.is_there, config.size)},
+        players=grid.rows_and_columns(state.players, config.size),
+    )
+
+
+# --- what the game declares ----------------------------------------------------------------------
+
+
+def _channels(config: SnowdriftConfig) -> int:
+    return config.players + 2
+
+
+def _observation_size(config: SnowdriftConfig) -> int:
+    return config.size**2 * _channels(config) + config.players * NUM_ACTIONS + 1
+
+
+def _reward_values(config: SnowdriftConfig) -> tuple[float, ...]:
+    """So many drifts removed in one step, and a part of the cost of one of them, or none of it."""
+    values = {0.0}
+    for removed in range(1, min(config.drifts, config.players) + 1):
+        gain = config.removal_reward * removed
+        most = config.players - (removed - 1)  # each of the others needs a remover of its own
+        values |= {gain} | {gain - config.removal_cost / k for k in range(1, most + 1)}
+    return tuple(sorted(values))
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise ValueError(message)

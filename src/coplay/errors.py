@@ -1,0 +1,17 @@
+"""The one exception for what a user can get wrong: a sentence, exit code 2, nothing written."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class BadInput(Exception):
+    """Says what was given, what was expected and what to try."""
+
+
+def nearest(given: str, known: Iterable[str]) -> str:
+    """A closing sentence that names the nearest valid word, or all of them when none is near."""
+    known = sorted(known)
+    close = difflib.get_close_matches(given, known, n=1, cutoff=0.5)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return "known: " + ", ".join(known)

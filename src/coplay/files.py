@@ -1,0 +1,63 @@
+"""Writing a file so that whoever is killed, or runs out of disk, leaves the old one or the new one."""
+
+import contextlib
+import os
+from pathlib import Path
+
+TEMPORARY = ".writing-"  # how the name of a file in the making begins
+
+
+class SaveFailed(RuntimeError):
+    """The disk did not take what we wanted to keep; what was there before is untouched."""
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write beside `path`, force it to the disk, then rename: readers see all of it or none."""
+    replace_files({path: content})
+
+
+def replace_files(contents: dict[Path, bytes]) -> None:
+    """The same for files of one folder that belong together, renamed in the order given.
+
+    A full disk shows before the first rename; the last file may vouch for the others.
+    """
+    temporaries = {path: path.parent / f"{TEMPORARY}{path.name}" for path in contents}
+    try:
+        for path, temporary in temporaries.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _write_to_disk(temporary, contents[path])
+        for path, temporary in temporaries.items():
+            os.replace(temporary, path)
+            _sync_folder(path.parent)
+    except OSError as error:
+        for temporary in temporaries.values():
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+        raise SaveFailed(
+            f"{path} was not written ({error.strerror or error}); earlier files are untouched. "
+            "Free some space or make the folder writable, then go on"
+        ) from error
+
+
+def sweep(folder: Path) -> None:
+    """Remove what a killed writer left half made; for whoever holds the folder's lock."""
+    for leftover in folder.glob(f"{TEMPORARY}*"):
+        leftover.unlink(missing_ok=True)
+
+
+def _write_to_disk(path: Path, content: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename itself durable; Windows cannot open a folder and does not need it."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

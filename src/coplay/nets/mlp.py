@@ -1,0 +1,98 @@
+"""Feed-forward networks whose arrays are plain pytrees: a multilayer perceptron, and a small CNN before one.
+
+Networks with and without memory differ in one way only:
+a plain call reads rows of any shape, and a network with memory has `start(rows)` and `run(memory, inputs,
+first)`, which reads inputs [time, row, feature] and gives its memory after each step and its outputs.
+"""
+
+import math
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from coplay.types import Key
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"tanh": jnp.tanh, "relu": jax.nn.relu, "elu": jax.nn.elu}
+
+
+def orthogonal(key: Key, rows: int, columns: int, gain: float) -> Float[Array, "rows columns"]:
+    """A random matrix with orthogonal rows or columns.
+
+    NumPy's QR and not JAX's: batched QR inside a compiled program waits for ever on small machines.
+    """
+    seed = np.asarray(jax.random.key_data(key)).ravel()
+    normal = np.random.default_rng(seed).standard_normal((max(rows, columns), min(rows, columns)))
+    q, r = np.linalg.qr(normal)
+    q = q * np.sign(np.diag(r))
+    return jnp.asarray(gain * (q if rows >= columns else q.T), jnp.float32)
+
+
+class Linear(eqx.Module):
+    weight: Float[Array, "input output"]
+    bias: Float[Array, " output"]
+
+    def __init__(self, key: Key, inputs: int, outputs: int, gain: float):
+        self.weight = orthogonal(key, inputs, outputs, gain)
+        self.bias = jnp.zeros(outputs)
+
+    def __call__(self, x: Float[Array, "*batch input"]) -> Float[Array, "*batch output"]:
+        return x @ self.weight + self.bias.reshape((1,) * (x.ndim - 1) + (-1,))
+
+
+class MLP(eqx.Module):
+    layers: tuple[Linear, ...]
+    activation: str = eqx.field(static=True)
+
+    def __init__(self, key: Key, inputs: int, hidden: tuple[int, ...], outputs: int, output_gain: float,
+                 activation: str = "tanh"):  # fmt: skip
+        sizes = [inputs, *hidden, outputs]
+        gains = [math.sqrt(2.0)] * len(hidden) + [output_gain]
+        keys = jax.random.split(key, len(gains))
+        self.layers = tuple(
+            Linear(keys[i], sizes[i], sizes[i + 1], gains[i]) for i in range(len(gains))
+        )
+        self.activation = activation
+
+    def __call__(self, x: Float[Array, "*batch input"]) -> Float[Array, "*batch output"]:
+        for layer in self.layers[:-1]:
+            x = ACTIVATIONS[self.activation](layer(x))
+        return self.layers[-1](x)
+
+
+class CNN(eqx.Module):
+    """Two 3x3 convolutions over the board that a row begins with, then an MLP over that and the rest."""
+
+    kernels: tuple[Float[Array, "3 3 input output"], ...]
+    biases: tuple[Float[Array, " output"], ...]
+    head: MLP
+    planes: tuple[int, int, int] = eqx.field(static=True)
+
+    def __init__(self, key: Key, inputs: int, hidden: tuple[int, ...], outputs: int, output_gain: float,
+                 planes: tuple[int, int, int], activation: str = "relu", channels: int = 16):  # fmt: skip
+        height, width, depth = planes
+        conv_key, head_key = jax.random.split(key)
+        depths = [depth, channels, channels]
+        keys = jax.random.split(conv_key, 2)
+        self.kernels = tuple(
+            orthogonal(keys[i], 9 * depths[i], depths[i + 1], math.sqrt(2.0)).reshape(3, 3, depths[i], -1)
+            for i in range(2)
+        )
+        self.biases = (jnp.zeros(channels), jnp.zeros(channels))
+        flat = height * width * channels + inputs - height * width * depth
+        self.head = MLP(head_key, flat, hidden, outputs, output_gain, activation)
+        self.planes = planes
+
+    def __call__(self, x: Float[Array, "*batch input"]) -> Float[Array, "*batch output"]:
+        size = math.prod(self.planes)
+        board = x[..., :size].reshape(-1, *self.planes)
+        for kernel, bias in zip(self.kernels, self.biases, strict=True):
+            board = jax.lax.conv_general_dilated(
+                board, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+            )
+            board = jax.nn.relu(board + bias[None, None, None, :])
+        seen = board.reshape(*x.shape[:-1], -1)
+        return self.head(jnp.concatenate([seen, x[..., size:]], axis=-1))

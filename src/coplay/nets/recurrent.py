@@ -1,0 +1,70 @@
+"""A gated recurrent network: an encoder, a GRU whose memory restarts with each episode, a linear head."""
+
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from coplay.nets.mlp import CNN, MLP, Linear, orthogonal
+from coplay.types import Key
+
+
+class GRU(eqx.Module):
+    """`encoder` reads a row, the gates mix it with what is remembered, `head` speaks."""
+
+    encoder: MLP | CNN
+    from_input: Linear
+    from_memory: Float[Array, "hidden gates"]
+    head: Linear
+
+    def __init__(self, key: Key, encoder: MLP | CNN, width: int, outputs: int, output_gain: float):
+        keys = jax.random.split(key, 5)
+        self.encoder = encoder
+        self.from_input = Linear(keys[0], width, 3 * width, 1.0)
+        square = [orthogonal(k, width, width, 1.0) for k in keys[1:4]]
+        self.from_memory = jnp.concatenate(square, axis=1)
+        self.head = Linear(keys[4], width, outputs, output_gain)
+
+    def start(self, rows: int) -> Float[Array, "row hidden"]:
+        return jnp.zeros((rows, self.from_memory.shape[-2]))
+
+    def run(
+        self,
+        memory: Float[Array, "row hidden"],
+        inputs: Float[Array, "time row feature"],
+        first: Bool[Array, "time row"],
+    ):
+        """Memory after every step, and outputs; what needs no memory is computed for all times at once."""
+        drive = self.from_input(jnp.tanh(self.encoder(inputs)))
+
+        def tick(memory, now):
+            drive, first = now
+            memory = self.remember(jnp.where(first[:, None], 0.0, memory), drive)
+            return memory, memory
+
+        memory, remembered = jax.lax.scan(tick, memory, (drive, first))
+        return remembered, self.head(remembered)
+
+    def remember(
+        self, memory: Float[Array, "row hidden"], drive: Float[Array, "row gates"]
+    ) -> Float[Array, "row hidden"]:
+        reset_in, update_in, new_in = jnp.split(drive, 3, axis=-1)
+        reset_kept, update_kept, new_kept = jnp.split(memory @ self.from_memory, 3, axis=-1)
+        reset = jax.nn.sigmoid(reset_in + reset_kept)
+        update = jax.nn.sigmoid(update_in + update_kept)
+        proposal = jnp.tanh(new_in + reset * new_kept)
+        return (1.0 - update) * proposal + update * memory
+
+
+def gru(key: Key, inputs: int, hidden: tuple[int, ...], outputs: int, output_gain: float,
+        planes: tuple[int, int, int] | None = None, activation: str = "tanh") -> GRU:  # fmt: skip
+    """A GRU as wide as the last hidden layer, after an MLP (or, given planes, a CNN) encoder."""
+    encoder_key, gru_key = jax.random.split(key)
+    width, gain = hidden[-1], math.sqrt(2.0)
+    if planes is None:
+        encoder: MLP | CNN = MLP(encoder_key, inputs, hidden[:-1], width, gain, activation)
+    else:
+        encoder = CNN(encoder_key, inputs, hidden[:-1], width, gain, planes, activation)
+    return GRU(gru_key, encoder, width, outputs, output_gain)

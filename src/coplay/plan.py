@@ -1,0 +1,113 @@
+"""What a run will be, said before anything is compiled: modules, loss terms, parameters, memory, time.
+
+A run that would not fit in memory is refused here, with the field to lower.
+"""
+
+import dataclasses
+import os
+from typing import Any
+
+import jax
+
+from coplay.algorithms import ALGORITHMS
+from coplay.algorithms.ppo import loss_terms
+from coplay.errors import BadInput
+from coplay.experiment import Built, job, resolved_devices
+from coplay.training.loop import Stretch
+from coplay.training.rollout import collect, start_playing
+
+COPIES = 4.0  # a round of play, its columns, its shuffled columns, and room for the rest; seen in practice
+FLOPS_PER_CORE = 4e10  # float32 operations a second that training reaches on an ordinary core
+GAME_STEPS_PER_SECOND = 3e5  # joint steps a second of play beside the networks
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    game: str
+    seats: list[str]  # who sits where, first line-up
+    modules: list[dict[str, Any]]  # member, parameters, weights, loss terms
+    parameters: int  # trained numbers, one seed
+    updates: int
+    steps: int
+    seeds: int
+    devices: int
+    memory_bytes: int
+    seconds: float
+
+
+def plan(built: Built) -> Plan:
+    experiment, stretch = built.experiment, built.stretches[0]
+    params = stretch.algorithm.init(jax.random.key(0))
+    modules = [_module(built, name, params[name]) for name in params]
+    trained = sum(module["weights"] for module in modules if module["loss_terms"])
+    return Plan(
+        game=experiment.game,
+        seats=list(stretch.lineup),
+        modules=modules,
+        parameters=trained,
+        updates=experiment.rollout.num_updates,
+        steps=experiment.rollout.num_updates * experiment.rollout.steps_per_update,
+        seeds=experiment.seeds,
+        devices=resolved_devices(experiment),
+        memory_bytes=_memory(built, stretch, params),
+        seconds=_seconds(built, trained),
+    )
+
+
+def refuse_if_too_large(planned: Plan) -> None:
+    free = free_memory()
+    if planned.memory_bytes > free:
+        field = "seeds" if planned.seeds > 1 else "num_envs"
+        raise BadInput(
+            f"this run needs about {planned.memory_bytes / 2**30:.1f} GiB and {free / 2**30:.1f} GiB are free; "
+            f"lower {field} (or num_steps)"
+        )
+
+
+def _module(built: Built, name: str, params) -> dict[str, Any]:
+    config = getattr(built.experiment, name) if name in ALGORITHMS else None
+    weights = sum(leaf.size for leaf in jax.tree.leaves(params) if leaf.dtype == "float32")
+    return {
+        "member": name,
+        "parameters": config.parameters if config else "frozen",
+        "network": f"{config.network} {'x'.join(map(str, config.hidden))}" if config else None,
+        "weights": int(weights),
+        "loss_terms": loss_terms(config) if config else {},
+    }
+
+
+def _memory(built: Built, stretch: Stretch, params) -> int:
+    """Bytes of one round of play for all seeds, times what learning makes of it."""
+    work = job(built)
+
+    def one_round(key):
+        actor = start_playing(built.env, stretch.algorithm, key, work.num_envs)
+        return collect(
+            built.env, stretch.algorithm, params, actor, key, work.num_steps, work.sequence_length
+        )[1]
+
+    shapes = jax.eval_shape(one_round, jax.random.key(0))
+    leaves = [leaf for leaf in jax.tree.leaves(shapes) if not jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)]
+    return int(COPIES * work.seeds * sum(leaf.size * leaf.dtype.itemsize for leaf in leaves))
+
+
+def _seconds(built: Built, weights: int) -> float:
+    """A rough guess; the progress line knows better after a few chunks."""
+    experiment = built.experiment
+    epochs = max([getattr(experiment, m.name).epochs for m in built.members if m.name in ALGORITHMS], default=0)
+    steps = experiment.rollout.total_steps * experiment.seeds
+    flops = 2 * weights * (1 + 3 * epochs)
+    per_step = flops / (FLOPS_PER_CORE * resolved_devices(experiment)) + 1 / GAME_STEPS_PER_SECOND
+    return steps * per_step + 20
+
+
+def free_memory() -> int:
+    """Bytes that can still be used, as the system says."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

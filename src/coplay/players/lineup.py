@@ -1,0 +1,131 @@
+"""Who sits where: several players, each an Algorithm for its own seats, joined into one for the game.
+
+Seats are fixed when the program is built. A schedule changes the line-up between chunks: every member's
+weights are there from the start, with a row for each seat it will ever hold, so nothing is reset when it
+sits down elsewhere or has to wait for its turn.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from coplay.types import Algorithm, Decision, Key, Metrics, PyTree, Seated, Stage, TimeStep, Trajectory, stream
+
+Build = Callable[[tuple[int, ...]], Algorithm]  # the same player, made for these seats
+
+
+class Member(NamedTuple):
+    """A player, and the seats it holds at one time or another."""
+
+    name: str
+    build: Build
+    seats: tuple[int, ...]
+
+
+def seated(members: list[Member], lineup: tuple[str, ...]) -> Algorithm:
+    """The line-up as one Algorithm. `lineup[i]` names the member in seat i; the others wait."""
+    playing = [_playing(member, lineup) for member in members if member.name in lineup]
+    return Algorithm(
+        init=lambda key: {
+            member.name: member.build(member.seats).init(stream(key, member.name)) for member in members
+        },
+        remember=lambda num_envs: {part.name: part.algorithm.remember(num_envs) for part in playing},
+        act=lambda *arguments: _act(playing, *arguments),
+        watch=lambda params, memory, transition: {
+            part.name: part.algorithm.watch(part.rows(params[part.name]), memory[part.name], transition)
+            for part in playing
+        },
+        learn=_learn(members, playing, len(lineup)),
+    )
+
+
+class Playing(NamedTuple):
+    """A member at the table: made for the seats it holds now, with its rows of the weights."""
+
+    name: str
+    algorithm: Algorithm
+    seats: tuple[int, ...]
+    rows: Callable[[PyTree], PyTree]  # take the rows of these seats
+    put_back: Callable[[PyTree, PyTree], PyTree]
+
+
+def _playing(member: Member, lineup: tuple[str, ...]) -> Playing:
+    seats = tuple(seat for seat in member.seats if lineup[seat] == member.name)
+    algorithm = member.build(seats)
+    if seats == member.seats:
+        return Playing(member.name, algorithm, seats, lambda tree: tree, lambda old, new: new)
+    index = np.array([member.seats.index(seat) for seat in seats])
+    return Playing(
+        name=member.name,
+        algorithm=algorithm,
+        seats=seats,
+        rows=lambda tree: _map_seated(lambda old: _take(old, index), tree),
+        put_back=lambda old, new: _map_seated(lambda o, n: _put(o, n, index), old, new),
+    )
+
+
+def _map_seated(function, *trees):
+    return jax.tree.map(function, *trees, is_leaf=lambda x: isinstance(x, Seated))
+
+
+def _take(old: Seated, index: np.ndarray) -> Seated:
+    return Seated(own=jax.tree.map(lambda x: x[index], old.own), common=old.common)
+
+
+def _put(old: Seated, new: Seated, index: np.ndarray) -> Seated:
+    return Seated(own=jax.tree.map(lambda o, n: o.at[index].set(n), old.own, new.own), common=new.common)
+
+
+def _act(playing: list[Playing], params, memory, timestep: TimeStep, state, key: Key):
+    remembered, decisions = {}, []
+    for part in playing:
+        rows = part.rows(params[part.name])
+        remembered[part.name], decision = part.algorithm.act(
+            rows, memory[part.name], timestep, state, stream(key, part.name)
+        )
+        decisions.append(decision)
+    return remembered, _join(playing, decisions)
+
+
+def _join(playing: list[Playing], decisions: list[Decision]) -> Decision:
+    """Everybody's rows, in seat order."""
+    if len(decisions) == 1:
+        return decisions[0]
+    places = np.argsort([seat for part in playing for seat in part.seats])
+    return jax.tree.map(lambda *rows: jnp.concatenate(rows, axis=1)[:, places], *decisions)
+
+
+def _learn(members: list[Member], playing: list[Playing], num_agents: int) -> Stage:
+    def init(params):
+        return {
+            member.name: member.build(member.seats).learn.init(params[member.name]) for member in members
+        }
+
+    def update(params, learner, trajectory: Trajectory, key: Key):
+        params, learner = dict(params), dict(learner)
+        figures: Metrics = {}
+        for part in playing:
+            name = part.name
+            own = dataclasses.replace(
+                trajectory, memory=trajectory.memory[name], next_memory=trajectory.next_memory[name]
+            )
+            rows, state, more = part.algorithm.learn.update(
+                part.rows(params[name]), part.rows(learner[name]), own, stream(key, name)
+            )
+            params[name] = part.put_back(params[name], rows)
+            learner[name] = part.put_back(learner[name], state)
+            for metric, value in more.items():
+                figures[metric] = _spread(figures.get(metric), value, part.seats, num_agents)
+        return params, learner, figures
+
+    return Stage(init, update)
+
+
+def _spread(so_far, value: jax.Array, seats: tuple[int, ...], num_agents: int) -> jax.Array:
+    """A member's figures in its seats' places, one value per agent; NaN where nobody learns."""
+    so_far = jnp.full(num_agents, jnp.nan) if so_far is None else so_far
+    return so_far.at[np.array(seats)].set(jnp.broadcast_to(value, (len(seats),)))

@@ -1,0 +1,274 @@
+"""Runs from Python: train one, go on with one, open one, score one.
+
+    run = coplay.train("ppo_4h1s_4x4", steps=500_000)
+    print(run.evaluate().mean_return)
+"""
+
+import dataclasses
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from coplay import experiment as experiments
+from coplay.errors import BadInput
+from coplay.evaluation.self_play import Moment, Scores, play_episodes, watch_episodes
+from coplay.evaluation.statistics import bootstrap_interval, largest_seat_gap, pages_l
+from coplay.experiment import Built, Experiment
+from coplay.plan import plan, refuse_if_too_large
+from coplay.players.frozen import greedy
+from coplay.reports.episodes import Episode, save_episode
+from coplay.reports.report import write_report
+from coplay.training import checkpoint, loop
+from coplay.training.devices import prepare
+from coplay.training.loop import Finished, Job, Progress
+from coplay.training.run_folder import RunFolder, collect_versions, default_name
+from coplay.types import stream
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """Scores of a run's players among themselves; the fields are those of `evaluate --json`."""
+
+    mean_return: float
+    interval: tuple[float, float]  # 95%, by bootstrap over seeds, or over episodes below three seeds
+    per_seat: list[float]
+    per_seed: list[float]
+    per_seed_and_seat: list[list[float]]
+    seeds: int
+    episodes: int  # per seed
+    ceiling: float | None
+    mode: str
+    outcomes: dict[str, float]
+    length: float
+    step: int
+    largest_seat_gap: dict[str, Any] | None  # with its interval and Page's L, from three seeds on
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A run folder, and how its training ended where that happened in this process."""
+
+    folder: RunFolder
+    experiment: Experiment
+    finished: Finished | None = None
+    seconds: float = 0.0
+
+    @property
+    def path(self) -> Path:
+        return self.folder.path
+
+    def metrics(self):
+        """All metrics as a tidy PyArrow table: step, seed, seat, metric, value."""
+        return self.folder.read_metrics()
+
+    def evaluate(self, episodes: int = 1024, mode: str = "sample", best: bool = False, seed: int = 0):
+        return evaluate(self, episodes, mode, best, seed)
+
+
+class Watcher:
+    """Told what happens during training; this one keeps quiet."""
+
+    def planned(self, planned) -> None: ...
+
+    def progressed(self, progress: Progress) -> None: ...
+
+    def wants_stop(self) -> bool:
+        return False
+
+
+def train(
+    name: str | Experiment, out: str | Path | None = None, watcher: Watcher | None = None, **overrides: Any
+) -> Run:
+    """Train an experiment in a new run folder, score it and write its report."""
+    given = name if isinstance(name, Experiment) else experiments.read_experiment(name)
+    given = resolve(experiments.with_overrides(given, overrides))
+    prepare(given.devices)
+    built = experiments.build(given)
+    planned = plan(built)
+    refuse_if_too_large(planned)
+    label = Path(name).stem if isinstance(name, str) else given.game
+    folder = RunFolder.create(out or default_name(label), experiments.as_toml(given), collect_versions())
+    with folder.lock():
+        watcher = watcher or Watcher()
+        watcher.planned(planned)
+        return _go_on(folder, built, None, 0, watcher)
+
+
+def resume(path: str | Path, steps: int | None = None, watcher: Watcher | None = None) -> Run:
+    """Go on from the last good checkpoint, bit for bit; `steps` moves the planned end."""
+    folder = RunFolder.open(path)
+    with folder.lock():
+        experiment = experiments.read_run(folder)
+        if steps is not None:
+            experiment = _with_more_steps(folder, experiment, steps)
+        prepare(experiment.devices)
+        built = experiments.build(experiment)
+        work = experiments.job(built)
+        state, updates = _restore(folder, work)
+        folder.forget_after(updates * work.steps_per_update)
+        checkpoint.forget_after(folder.checkpoints, updates * work.steps_per_update)
+        watcher = watcher or Watcher()
+        watcher.planned(plan(built))
+        return _go_on(folder, built, state, updates, watcher)
+
+
+def load(path: str | Path) -> Run:
+    """Open a run folder."""
+    folder = RunFolder.open(path)
+    return Run(folder, experiments.read_run(folder))
+
+
+def resolve(experiment: Experiment) -> Experiment:
+    """The experiment with everything chosen by rule written out, so that the folder tells it all."""
+    rollout = experiment.rollout
+    whole = rollout.num_updates * rollout.steps_per_update
+    return dataclasses.replace(
+        experiment,
+        devices=experiments.resolved_devices(experiment),
+        rollout=dataclasses.replace(rollout, total_steps=whole),
+    )
+
+
+def _go_on(folder: RunFolder, built: Built, state, updates: int, watcher: Watcher) -> Run:
+    began = time.perf_counter()
+    work = experiments.job(built)
+    finished = loop.run(work, folder, state, updates, watcher.progressed, watcher.wants_stop)
+    run = Run(folder, built.experiment, finished, time.perf_counter() - began)
+    if not finished.stopped:
+        folder.merge_metrics()
+        record_episode(run, built)
+        write_report(folder.path)
+    return run
+
+
+def _with_more_steps(folder: RunFolder, experiment: Experiment, steps: int) -> Experiment:
+    done = max(checkpoint.steps(folder.checkpoints), default=0)
+    if steps < done:
+        raise BadInput(f"--steps {steps} lies before the {done} steps already trained; name a later end")
+    longer = resolve(experiments.with_overrides(experiment, {"rollout.total_steps": steps}))
+    folder.write_experiment(experiments.as_toml(longer))
+    return longer
+
+
+def _restore(folder: RunFolder, work: Job) -> tuple[Any, int]:
+    """The newest sound state, and how many updates it has behind it."""
+    updates = checkpoint.newest_meta(folder.checkpoints)["updates"]
+    if updates >= work.num_updates:
+        raise BadInput(f"{folder.path} has finished; name a later end with --steps to go on")
+    stretch = _stretch_of(work, updates)
+    like = loop.start(work, stretch)
+    state, meta = checkpoint.load(folder.checkpoints, like)
+    return state, meta["updates"]
+
+
+def _stretch_of(work: Job, updates: int) -> loop.Stretch:
+    """The line-up whose games a checkpoint holds: the one that made its last update."""
+    return next(s for s in work.stretches if s.first_update < updates <= s.last_update)
+
+
+# --- scores --------------------------------------------------------------------------------------
+
+
+def evaluate(
+    run: Run, episodes: int, mode: str, best: bool = False, seed: int = 0, only: int | None = None
+) -> Evaluation:
+    """Every trained seed (or `only` one) plays `episodes` whole games; keys are the evaluation's own."""
+    built = experiments.build(run.experiment)
+    params, step = experiments.load_params(built, run.folder, best)
+    seeds = np.arange(run.experiment.seeds) if only is None else np.array([_seed_index(run, only)])
+    params = jax.tree.map(lambda x: x[seeds], params)
+    algorithm = built.stretches[-1].algorithm
+    player = greedy(algorithm) if mode == "greedy" else algorithm
+
+    def one_seed(params, key):
+        return play_episodes(built.env, player, params, key, episodes)
+
+    keys = jax.random.split(stream(jax.random.key(seed), "evaluate"), run.experiment.seeds)
+    scores: Scores = jax.device_get(jax.jit(jax.vmap(one_seed))(params, keys[seeds]))
+    return _summary(built, scores, mode, step)
+
+
+def _summary(built: Built, scores: Scores, mode: str, step: int) -> Evaluation:
+    per_seed_and_seat = np.mean(scores.episode_return, axis=1)
+    per_seed = per_seed_and_seat.mean(axis=1)
+    per_episode = scores.episode_return.mean(axis=2)
+    sample = per_seed if len(per_seed) >= 3 else per_episode.ravel()
+    low, high = bootstrap_interval(sample)
+    return Evaluation(
+        mean_return=float(per_seed.mean()),
+        interval=(float(low), float(high)),
+        per_seat=[float(x) for x in per_seed_and_seat.mean(axis=0)],
+        per_seed=[float(x) for x in per_seed],
+        per_seed_and_seat=per_seed_and_seat.astype(float).tolist(),
+        seeds=len(per_seed),
+        episodes=scores.episode_return.shape[1],
+        ceiling=built.env.ceiling,
+        mode=mode,
+        outcomes={name: float(np.mean(count)) for name, count in scores.outcomes.items()},
+        length=float(np.mean(scores.length)),
+        step=step,
+        largest_seat_gap=_seat_gap(per_seed_and_seat) if len(per_seed) >= 3 else None,
+    )
+
+
+def _seat_gap(table: np.ndarray) -> dict[str, Any]:
+    gap, order = largest_seat_gap(table), pages_l(table)
+    return {
+        "gap": float(gap.gap),
+        "interval": [float(gap.low), float(gap.high)],
+        "highest": gap.highest,
+        "lowest": gap.lowest,
+        "page_up": float(order.p_increasing),
+        "page_down": float(order.p_decreasing),
+    }
+
+
+def _seed_index(run: Run, index: int) -> int:
+    if not 0 <= index < run.experiment.seeds:
+        raise BadInput(f"{run.path} has seeds 0 to {run.experiment.seeds - 1}, not {index}")
+    return index
+
+
+def record_episode(run: Run, built: Built | None = None, best: bool = False, seed: int = 0,
+                   index: int = 0, mode: str = "sample") -> Path:  # fmt: skip
+    """Play one episode with a run's players and keep it in the run's `episodes/`."""
+    built = built or experiments.build(run.experiment)
+    params, step = experiments.load_params(built, run.folder, best)
+    own = jax.tree.map(lambda x: x[_seed_index(run, index)], params)
+    stretch = built.stretches[-1]
+    player = greedy(stretch.algorithm) if mode == "greedy" else stretch.algorithm
+    watch: Callable = jax.jit(lambda p, k: watch_episodes(built.env, player, p, k, 1))
+    _, moments, start = jax.device_get(watch(own, stream(jax.random.key(seed), "replay")))
+    episode = _as_episode(built, stretch.lineup, moments, start, {"step": step, "seed": index, "mode": mode})
+    path = run.folder.episodes / f"step-{step:012d}-seed{index}-{seed}.npz"
+    save_episode(path, episode)
+    return path
+
+
+def _as_episode(built: Built, lineup, moments: Moment, start, meta) -> Episode:
+    """The first game's moments, from its start to its last step."""
+    length = int(moments.playing[:, 0].sum())
+
+    def frames(first: np.ndarray, rest: np.ndarray) -> np.ndarray:
+        return np.concatenate([first[None, 0], rest[:length, 0]])
+
+    picture = moments.picture
+    ended = np.zeros((1, built.env.num_agents), bool)
+    return Episode(
+        game=built.experiment.game,
+        members=tuple(lineup),
+        action_names=built.env.action_names,
+        grid=np.asarray(start.grid[0]),
+        cells={kind: frames(start.cells[kind], picture.cells[kind]) for kind in start.cells},
+        players=frames(start.players, picture.players),
+        action=moments.action[:length, 0],
+        reward=moments.reward[:length, 0],
+        policy=moments.policy[:length, 0],
+        active=np.concatenate([moments.active[:length, 0], ended]),
+        meta=meta,
+    )

@@ -1,0 +1,61 @@
+"""Sums over the devices that share one run's environments.
+
+Each device plays its own part of the environments with the same weights. What must agree on all of
+them (gradients, counts, statistics) goes through `total`; outside a sharded program it is the identity,
+so a learner can be called and tested by itself.
+"""
+
+import os
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+
+from coplay.errors import BadInput
+from coplay.types import Key, PyTree
+
+AXIS = "device"
+
+
+def total(tree: PyTree) -> PyTree:
+    """Sum over devices."""
+    try:
+        return jax.lax.psum(tree, AXIS)
+    except NameError:  # no such axis here: the program is not sharded
+        return tree
+
+
+def own_part(key: Key) -> Key:
+    """A key for this device's part of the environments."""
+    try:
+        return jax.random.fold_in(key, jax.lax.axis_index(AXIS))
+    except NameError:
+        return jax.random.fold_in(key, 0)
+
+
+def masked_mean(x: jax.Array, mask: jax.Array, axes: tuple[int, ...]) -> jax.Array:
+    """Mean over `axes` and devices where `mask` holds; 0 where it never does."""
+    added, count = total((jnp.sum(jnp.where(mask, x, 0.0), axes), jnp.sum(mask, axes)))
+    return added / jnp.maximum(count, 1)
+
+
+def prepare(devices: int) -> None:
+    """Make that many devices out of this machine's cores; must come before the first computation."""
+    if not _is_started():
+        jax.config.update("jax_num_cpu_devices", devices)
+    if len(jax.devices()) < devices:
+        raise BadInput(
+            f"devices={devices}, but JAX already runs with {len(jax.devices())} in this process; set "
+            f"devices={len(jax.devices())}, or call jax.config.update('jax_num_cpu_devices', {devices}) first"
+        )
+
+
+def _is_started() -> bool:
+    return jax._src.xla_bridge.backends_are_initialized()
+
+
+def keep_compiled_programs() -> None:
+    """Programs compiled once are read from disk the next time: $COPLAY_CACHE, or the user's cache folder."""
+    default = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "coplay" / "programs"
+    jax.config.update("jax_compilation_cache_dir", os.environ.get("COPLAY_CACHE", str(default)))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)

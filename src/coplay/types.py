@@ -1,0 +1,160 @@
+"""The types that flow through coplay: from a game's step, through a decision, to a learner's update.
+
+Axes always come in the order time, env, agent, then the thing itself. A game and a scripted rule
+are written for one game; the batch appears where the rollout maps them.
+"""
+
+import dataclasses
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import jax
+from jaxtyping import Array, Bool, Float, Int
+
+PyTree = Any
+EnvState = Any  # belongs to its game; nobody else looks inside
+Params = Any
+Memory = Any
+Key = Any  # a typed key from jax.random.key
+Metrics = dict[str, Array]  # a scalar, or one value per agent
+
+T = TypeVar("T")
+
+
+def pytree(cls: type[T]) -> type[T]:
+    """A frozen dataclass that JAX can map, scan and jit over."""
+    return jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True)(cls))
+
+
+@pytree
+class TimeStep:
+    """What every agent sees after one step of the game."""
+
+    observation: Float[Array, "*batch agent feature"]
+    legal: Bool[Array, "*batch agent action"]
+    reward: Float[Array, "*batch agent"]
+    active: Bool[Array, "*batch agent"]  # still in the game; the departed keep their row, masked
+    terminated: Bool[Array, "*batch agent"]  # this agent's game ended: nothing follows for it
+    truncated: Bool[Array, "*batch"]  # we stopped watching: the future still has value
+    first: Bool[Array, "*batch"]  # memory of the episode starts afresh here
+
+
+@pytree
+class Decision:
+    """What the agents did, and how likely they were to do it."""
+
+    action: Int[Array, "*batch agent"]
+    log_prob: Float[Array, "*batch agent"]
+    policy: Float[Array, "*batch agent action"]  # probabilities, 0 where illegal
+
+
+@pytree
+class Transition:
+    before: TimeStep
+    decision: Decision
+    after: TimeStep  # as the game left it, before any reset
+
+
+@pytree
+class Trajectory:
+    """What one round of play collected."""
+
+    steps: Transition  # [time, env, agent, ...]
+    memory: Memory  # at the start of every sequence only, [time / length, env, ...]
+    next: TimeStep  # [env, agent, ...]: where play goes on; after a reset, if the last step ended a game
+    next_memory: Memory  # [env, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Environment:
+    """A game: how it starts and moves, and what it declares about itself."""
+
+    name: str
+    options: Any  # the frozen dataclass of settings it was made from
+    kind: Literal["mixed-motive", "zero-sum", "cooperative"]
+    num_agents: int
+    num_actions: int
+    observation_size: int
+    action_names: tuple[str, ...]
+    neutral_action: int  # what an illegal action is carried out as
+    goals: tuple[str, ...]
+    horizon: int  # no episode is longer
+    reset: Callable[[Key], tuple[EnvState, TimeStep]]
+    step: Callable[[EnvState, Any, Key], tuple[EnvState, TimeStep]]
+    rename: Callable[[EnvState, Any], EnvState]  # new seat i is the old seat order[i]
+    view: Callable[[EnvState], tuple[Any, Any]]  # what everyone sees in a state (observation) and may do (legal)
+    split: Callable[[Any], dict[str, Any]]  # an observation row's parts by name
+    draw: Callable[[EnvState], "Picture"]  # for people
+    outcomes: Callable[[EnvState, EnvState], dict[str, Any]]  # what one step brought: counts by name
+    plane_shape: tuple[int, int, int] | None = None  # rows begin with such a board, for CNNs
+    reward_values: tuple[float, ...] | None = None  # every reward is one of these, or
+    reward_range: tuple[float, float] | None = None  # lies between these
+    ceiling: float | None = None  # the highest mean return per player
+    random_return: float | None = None  # mean return per player of uniform legal play
+    can_truncate: bool = False
+    symmetry: str = "every renaming of the players"
+
+
+@pytree
+class Picture:
+    """A board to look at: things on cells, by the name of their kind."""
+
+    grid: Int[Array, "*batch 2"]  # height, width
+    cells: dict[str, Int[Array, "*batch thing 2"]]  # row, column of each; (-1, -1) where absent
+    players: Int[Array, "*batch agent 2"]
+
+
+class Stage(NamedTuple):
+    """One part of learning, with state of its own."""
+
+    init: Callable  # params -> learner
+    update: Callable  # params, learner, trajectory, key -> params, learner, Metrics
+
+
+class Algorithm(NamedTuple):
+    """How some seats of a game are played and what is learned from it."""
+
+    init: Callable  # key -> params
+    remember: Callable  # num_envs -> memory (recurrent state, beliefs)
+    act: Callable  # params, memory, timestep, state, key -> memory, Decision of its seats
+    watch: Callable  # params, memory, transition -> memory (what happened, before any reset)
+    learn: Stage
+
+
+@pytree
+class Seated:
+    """Weights or learner state: `own` has one row per seat, `common` is shared by all of them."""
+
+    own: PyTree
+    common: PyTree
+
+
+@pytree
+class Actor:
+    """Where play stands between rounds."""
+
+    memory: Memory
+    env_state: EnvState
+    timestep: TimeStep
+    episode_return: Float[Array, "*batch agent"]
+    episode_length: Int[Array, "*batch"]
+
+
+@pytree
+class TrainState:
+    """Everything a run needs to go on."""
+
+    params: Params
+    learner: PyTree
+    actor: Actor
+    key: Key
+    step: Int[Array, "*batch"]  # joint steps so far, all environments together
+
+
+def stream(key: Key, name: str) -> Key:
+    """The random stream called `name`: leaving one module out changes no other module's draws."""
+    return jax.random.fold_in(key, zlib.crc32(name.encode()))
+
+
+Catalogue = Mapping[str, Callable[..., Any]]

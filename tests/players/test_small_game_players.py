@@ -1,0 +1,127 @@
+"""The scripted players of the matrix games and of specialisation."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from players.play import assert_mean, keep_all, play, returns
+
+from coplay.envs import matrix, specialisation
+from coplay.players import matrix as players
+from coplay.players.scripted import scripted
+from coplay.players.specialisation import fixed, sidestep
+
+
+def match(env, one, other, num_envs=1, seed=0):
+    """Everybody's actions, [time, env, agent]."""
+    seated = {(0,): scripted(one, env, (0,)), (1,): scripted(other, env, (1,))}
+    transition, _, _ = play(env, seated, num_envs, env.horizon, jax.random.key(seed), keep_all)
+    return np.asarray(transition.decision.action)
+
+
+def test_tit_for_tat_copies_and_grim_never_forgets():
+    env = matrix.make(rounds=6)
+    noisy = players.biased(env, 0.5)
+    theirs, mine = match(env, noisy, players.tit_for_tat(env), 64).transpose(2, 0, 1)
+    assert (mine[0] == 0).all()
+    assert (mine[1:] == theirs[:-1]).all()
+    theirs, mine = match(env, noisy, players.grim(env), 64).transpose(2, 0, 1)
+    assert (mine[0] == 0).all()
+    assert (mine[1:] == np.maximum.accumulate(theirs, axis=0)[:-1]).all()
+
+
+def test_grim_forgives_in_a_new_episode():
+    env = matrix.make(rounds=3)
+    seated = {
+        (0,): scripted(players.always_defect(env), env, (0,)),
+        (1,): scripted(players.grim(env), env, (1,)),
+    }
+    transition, _, _ = play(env, seated, 1, 6, jax.random.key(0), keep_all, again=True)
+    assert transition.decision.action[:, 0, 1].tolist() == [0, 1, 1, 0, 1, 1]
+
+
+def test_generous_forgives_one_defection_in_three():
+    env = matrix.make(rounds=10)
+    mine = match(env, players.always_defect(env), players.generous(env), 1000)[1:, :, 1]
+    assert_mean(mine.mean(axis=0), 2 / 3, floor=0.0)
+
+
+@pytest.mark.parametrize(
+    ("game", "repeats"),
+    # For (own, other) = 00, 01, 10, 11, by the two best of the payoffs in the game's table.
+    [
+        ("prisoners_dilemma", [1, 0, 1, 0]),
+        ("stag_hunt", [1, 0, 1, 0]),
+        ("chicken", [1, 0, 1, 0]),
+        ("pure_coordination", [1, 0, 0, 1]),
+    ],
+)
+def test_win_stay_lose_shift_repeats_after_its_two_best_payoffs(game, repeats):
+    env = matrix.make(game=game)
+    player = players.win_stay_lose_shift(env)
+    for (own, other), repeat in zip(itertools.product(range(2), repeat=2), repeats, strict=True):
+        policy = player.policy(0, row_after(env, own, other), jnp.ones(2, bool))
+        assert policy[own] == repeat
+        assert policy.sum() == 1
+
+
+def test_win_stay_lose_shift_knows_its_role():
+    env = matrix.make(game="matching_pennies")
+    player = players.win_stay_lose_shift(env)
+    state, timestep = env.reset(jax.random.key(0))
+    matcher = int(np.argmax(state.matcher))
+    assert player.policy(0, timestep.observation[0], timestep.legal[0]).tolist() == [1, 0]
+    _, timestep = env.step(state, jnp.array([1, 1]), jax.random.key(0))
+    policies = [player.policy(0, timestep.observation[i], timestep.legal[i]).tolist() for i in range(2)]
+    assert policies[matcher] == [0, 1]  # they matched: the matcher won and repeats its 1
+    assert policies[1 - matcher] == [1, 0]
+
+
+def row_after(env, own, other):
+    state, _ = env.reset(jax.random.key(0))
+    return env.step(state, jnp.array([own, other]), jax.random.key(0))[1].observation[0]
+
+
+def test_two_who_always_cooperate_earn_the_best_mean():
+    env = matrix.make()
+    kind = scripted(players.always_cooperate(env), env, (0, 1))
+    assert_allclose(returns(env, {(0, 1): kind}, 4, jax.random.key(0)), -10.0)
+
+
+def test_biased_plays_0_with_its_chance():
+    env = matrix.make()
+    actions = match(env, players.biased(env, 0.7), players.always_defect(env), 1000)
+    assert_mean(actions[..., 0].mean(axis=0), 0.3, floor=0.0)
+    assert (actions[..., 1] == 1).all()
+    assert players.biased(env, 0.7).goal(0, jnp.zeros(env.observation_size)) == 0
+    assert players.biased(env, 0.2).goal(0, jnp.zeros(env.observation_size)) == 1
+
+
+def test_distinct_fixed_players_earn_the_ceiling():
+    env = specialisation.make(num_agents=3)
+    seated = {(k,): scripted(fixed(env, k), env, (k,)) for k in range(3)}
+    assert_allclose(returns(env, seated, 2, jax.random.key(0)), 1.0)
+
+
+def test_sidestep_keeps_a_task_of_its_own_and_leaves_a_shared_one():
+    env = specialisation.make(num_agents=4, rounds=3)
+    player = sidestep(env)
+    state, timestep = env.reset(jax.random.key(0))
+    assert_allclose(player.policy(0, timestep.observation[0], timestep.legal[0]), [0.25] * 4)
+    assert player.goal(0, timestep.observation[0]) == -1
+    # Players 0 and 1 share task 2, player 2 has task 0, player 3 task 3: task 1 is free.
+    _, timestep = env.step(state, jnp.array([2, 2, 0, 3]), jax.random.key(0))
+    policies = [player.policy(0, timestep.observation[i], timestep.legal[i]).tolist() for i in range(4)]
+    assert policies == [[0, 1, 0, 0], [0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1]]
+    assert [int(player.goal(0, timestep.observation[i])) for i in range(4)] == [-1, -1, 0, 3]
+
+
+def test_sidesteppers_sort_themselves_out_in_time():
+    env = specialisation.make(num_agents=4, rounds=10)
+    seats = (0, 1, 2, 3)
+    earned = returns(env, {seats: scripted(sidestep(env), env, seats)}, 500, jax.random.key(1)).mean(axis=1)
+    # Uniform play earns 0.684 in each of ten rounds.
+    assert earned.mean() > 8.0
