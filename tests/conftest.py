@@ -11,6 +11,7 @@ import jax  # noqa: E402
 
 CACHE = Path(__file__).parent.parent / ".cache" / "jax"
 
+jax.config.update("jax_num_cpu_devices", 2)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_compilation_cache_dir", os.environ.get("COPLAY_CACHE", str(CACHE)))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)

@@ -23,8 +23,25 @@ T = TypeVar("T")
 
 
 def pytree(cls: type[T]) -> type[T]:
-    """A frozen dataclass that JAX can map, scan and jit over."""
-    return jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True)(cls))
+    """A frozen dataclass that JAX can map, scan and jit over.
+
+    JAX takes trees apart and fills them with other things (shapes, batches, placements) on the way, so a
+    tree is put together again without the constructor, whose annotations speak of one whole value.
+    """
+    cls = dataclasses.dataclass(frozen=True)(cls)
+    names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+
+    def flatten(tree):
+        return [(jax.tree_util.GetAttrKey(name), getattr(tree, name)) for name in names], None
+
+    def unflatten(_, leaves):
+        tree = object.__new__(cls)
+        for name, leaf in zip(names, leaves, strict=True):
+            object.__setattr__(tree, name, leaf)
+        return tree
+
+    jax.tree_util.register_pytree_with_keys(cls, flatten, unflatten)
+    return cls
 
 
 @pytree

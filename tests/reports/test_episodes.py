@@ -6,13 +6,12 @@ import pickle
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from report_examples import three_hunters
 
 from coplay.errors import BadInput
 from coplay.reports.episodes import Episode, load_episode, newest_episode, save_episode
 
 
-def test_an_episode_comes_back_as_it_was(tmp_path):
+def test_an_episode_comes_back_as_it_was(tmp_path, three_hunters):
     episode = three_hunters(members=("ppo", "学习者", "nearest_hare"))
     save_episode(tmp_path / "episodes" / "one.npz", episode)
     back = load_episode(tmp_path / "episodes" / "one.npz")
@@ -29,17 +28,17 @@ def test_an_episode_comes_back_as_it_was(tmp_path):
             assert mine == theirs
 
 
-def test_returns_add_up_what_each_move_paid():
+def test_returns_add_up_what_each_move_paid(three_hunters):
     assert_array_equal(three_hunters().returns, [[0, 0, 0], [0, 0, 0], [5, 5, 1]])
 
 
-def test_equal_episodes_give_equal_files(tmp_path):
+def test_equal_episodes_give_equal_files(tmp_path, three_hunters):
     for name in ("a", "b"):
         save_episode(tmp_path / name, three_hunters())
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-def test_damaged_foreign_and_missing_files_are_refused(tmp_path):
+def test_damaged_foreign_and_missing_files_are_refused(tmp_path, three_hunters):
     path = tmp_path / "one.npz"
     save_episode(path, three_hunters())
     content = path.read_bytes()
@@ -58,7 +57,7 @@ def test_damaged_foreign_and_missing_files_are_refused(tmp_path):
         load_episode(tmp_path / "nowhere.npz")
 
 
-def test_a_flipped_bit_in_the_stored_arrays_is_noticed(tmp_path):
+def test_a_flipped_bit_in_the_stored_arrays_is_noticed(tmp_path, three_hunters):
     path = tmp_path / "one.npz"
     save_episode(path, three_hunters())
     content = bytearray(path.read_bytes())
@@ -81,7 +80,7 @@ def test_no_code_is_run_from_a_file(tmp_path):
         load_episode(tmp_path / "inside.npz")
 
 
-def test_arrays_that_do_not_fit_together_are_refused():
+def test_arrays_that_do_not_fit_together_are_refused(three_hunters):
     whole = three_hunters()
     for change, sentence in (
         ({"reward": whole.reward[:1]}, r"reward is float32\[1, 3\]; expected shape \[2, 3\]"),

@@ -9,16 +9,9 @@ import subprocess
 import numpy as np
 import pytest
 from PIL import Image, ImageColor
-from report_examples import GONE, three_hunters
 
 from coplay.reports import board
 from coplay.reports.replay import as_gif, as_html, as_text
-
-
-def with_players(places):
-    """The example with all players at `places` on every board."""
-    return dataclasses.replace(three_hunters(), players=np.array([places] * 3))
-
 
 # --- layout ----------------------------------------------------------------------------------------
 
@@ -32,13 +25,14 @@ def test_players_who_share_a_cell_stand_side_by_side_inside_it():
                     assert np.hypot(one.x - other.x, one.y - other.y) >= one.radius + other.radius
 
 
-def test_players_on_prey_leave_it_in_sight():
-    alone, on_stag = board.frames(with_players([(0, 0), (0, 1), GONE]))[0].players[:2]
+def test_players_on_prey_leave_it_in_sight(three_hunters):
+    places = np.array([[(0, 0), (0, 1), (-1, -1)]] * 3)
+    alone, on_stag, _ = board.frames(dataclasses.replace(three_hunters(), players=places))[0].players
     assert alone == (0.5, 0.5, 0.3)
     assert on_stag.y > 0.7 and on_stag.radius < 0.2
 
 
-def test_the_departed_have_no_place():
+def test_the_departed_have_no_place(three_hunters):
     assert board.frames(three_hunters())[2].players == [None, None, None]
 
 
@@ -49,7 +43,7 @@ def test_eight_players_have_eight_colours():
 # --- terminal --------------------------------------------------------------------------------------
 
 
-def test_the_terminal_shows_the_whole_episode():
+def test_the_terminal_shows_the_whole_episode(three_hunters):
     first, second, last = as_text(three_hunters())
     assert first.splitlines() == [
         "4h1s_tiny  step 0 of 2",
@@ -71,7 +65,7 @@ def test_the_terminal_shows_the_whole_episode():
     ]
 
 
-def test_who_has_left_is_out_and_keeps_the_return():
+def test_who_has_left_is_out_and_keeps_the_return(three_hunters):
     episode = three_hunters()
     active = episode.active.copy()
     active[1, 2] = False
@@ -79,12 +73,18 @@ def test_who_has_left_is_out_and_keeps_the_return():
     assert last.splitlines()[-1] == "3 nearest_hare  out                return 1"
 
 
-def test_a_thing_nobody_drew_a_symbol_for_shows_its_first_letter():
+def test_a_thing_nobody_drew_a_symbol_for_shows_its_first_letter(three_hunters):
     episode = dataclasses.replace(three_hunters(), cells={"mushroom": np.array([[(0, 1)]] * 3)})
     assert "M" in as_text(episode)[0]
 
 
-def test_a_game_without_a_board_shows_moves_only():
+def test_a_coin_shows_whose_it_is(three_hunters):
+    episode = dataclasses.replace(three_hunters(), cells={"coin of player 2": np.array([[(0, 1)]] * 3)})
+    assert as_text(episode)[1].splitlines()[2] == "| .     (2)12 .     |"
+    assert board.colour(1) in {getattr(shape, "fill", "") for shape in board.picture("coin of player 2")}
+
+
+def test_a_game_without_a_board_shows_moves_only(three_hunters):
     episode = dataclasses.replace(
         three_hunters(), grid=(0, 0), cells={}, players=np.full((3, 3, 2), -1, dtype=int)
     )
@@ -96,7 +96,7 @@ def test_a_game_without_a_board_shows_moves_only():
 
 
 @pytest.fixture(scope="module")
-def gif(tmp_path_factory):
+def gif(tmp_path_factory, three_hunters):
     path = tmp_path_factory.mktemp("gif") / "replays" / "one.gif"
     as_gif(three_hunters(), path)
     return Image.open(path)
@@ -130,7 +130,7 @@ def test_a_walled_cell_is_dark_and_an_empty_one_light(gif):
     assert sum(image.getpixel((70 + 20, 38 + 96 + 50))) > 650
 
 
-def test_a_game_without_a_board_and_one_with_a_large_board_are_drawn_too(tmp_path):
+def test_a_game_without_a_board_and_one_with_a_large_board_are_drawn_too(tmp_path, three_hunters):
     bare = dataclasses.replace(
         three_hunters(), grid=(0, 0), cells={}, players=np.full((3, 3, 2), -1, dtype=int)
     )
@@ -147,7 +147,7 @@ def data_of(page: str) -> dict:
     return json.loads(re.search(r"var data = (\{.*\});", page).group(1))
 
 
-def test_the_page_carries_the_episode():
+def test_the_page_carries_the_episode(three_hunters):
     data = data_of(as_html(three_hunters()))
     assert data["things"][0] == [[[1, 1]], [[0, 1]], [[1, 2]]]
     assert data["spots"][0][0] == [0.5, 0.5, 0.3] and data["spots"][2] == [None, None, None]
@@ -155,14 +155,14 @@ def test_the_page_carries_the_episode():
     assert data["returns"][2] == ["5", "5", "1"]
 
 
-def test_the_page_needs_nothing_from_elsewhere():
+def test_the_page_needs_nothing_from_elsewhere(three_hunters):
     page = as_html(three_hunters())
     addresses = re.findall(r"https?://[^\s\"']+|src=|@import|url\(", page)
     assert addresses == ["http://www.w3.org/2000/svg"], "the name of SVG itself is all there may be"
     assert page.isascii(), "it reads right whatever encoding the page around it has"
 
 
-def test_names_cannot_break_out_of_the_page():
+def test_names_cannot_break_out_of_the_page(three_hunters):
     evil = "</script><script>alert(1)</script>"
     episode = dataclasses.replace(
         three_hunters(members=(evil, '"><img src=x onerror=alert(1)>', "学习者 & co")),
@@ -176,7 +176,7 @@ def test_names_cannot_break_out_of_the_page():
     assert data_of(page)["game"] == evil
 
 
-def test_two_replays_on_a_page_do_not_share_ids():
+def test_two_replays_on_a_page_do_not_share_ids(three_hunters):
     ids = [
         set(re.findall(r'id="([^"]+)"', as_html(three_hunters(tuple(members))))) for members in ("abc", "xyz")
     ]
@@ -184,7 +184,7 @@ def test_two_replays_on_a_page_do_not_share_ids():
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs a browser")
-def test_a_real_browser_plays_it_to_the_end(tmp_path):
+def test_a_real_browser_plays_it_to_the_end(tmp_path, three_hunters):
     press = "<script>document.querySelector('.coplay-replay button').click()</script>"
     (tmp_path / "page.html").write_text("<!doctype html>" + as_html(three_hunters()) + press)
     options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]

@@ -7,7 +7,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from numpy.testing import assert_allclose
-from report_examples import three_hunters
 
 from coplay.errors import BadInput
 from coplay.reports.curves import Curve, at_the_end, curves_of, thinned
@@ -17,6 +16,7 @@ from coplay.training.run_folder import RunFolder
 
 TOML = """
 name = "four hunters"
+description = "Do they find the stag?"
 [rollout]
 total_steps = 1000000
 widths = [64, 64]
@@ -46,7 +46,7 @@ def run(tmp_path):
 
 
 @pytest.fixture
-def full_run(run):
+def full_run(run, three_hunters):
     levels = {(0, 0): 1.0, (0, 1): 2.0, (1, 0): 3.0, (1, 1): 4.0}  # seed, seat
     values = {(step, *who): level for who, level in levels.items() for step in (0, 400, 900, 1000)}
     groups = [rows(metric, values) for metric in ("eval/return", "return", "policy/entropy")]
@@ -86,6 +86,13 @@ def test_the_headline_is_the_mean_of_the_last_fifth_by_hand(full_run):
     assert "Steps per second40" in text  # 2 seeds x 1000 steps in 50 s
 
 
+def test_the_last_update_counts_although_only_its_checkpoint_shows_it(full_run):
+    full_run.checkpoints.mkdir()
+    (full_run.checkpoints / "step-000000001250.json").write_text("{}")
+    page = write_report(full_run.path).read_text()
+    assert "<b>1,250</b>" in page and "<b>50</b>" in page  # 2 seeds x 1250 steps in 50 s
+
+
 def test_the_page_is_whole_and_fetches_nothing(full_run):
     page = write_report(full_run.path).read_text()
     tags = Tags(page)
@@ -104,6 +111,7 @@ def test_ids_of_drawings_and_replay_are_unique_and_found(full_run):
 
 def test_settings_and_versions_are_shown_as_they_are_written(full_run):
     page = write_report(full_run.path).read_text()
+    assert '<p class="faint">Do they find the stag?</p>' in page
     for name, value in (
         ("name", "four hunters"),
         ("rollout.total_steps", "1_000_000"),

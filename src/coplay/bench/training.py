@@ -16,8 +16,8 @@ def training(name: str = "ppo_4h1s_4x4") -> Item:
     built = experiments.build(experiments.read_experiment(name, {"evaluation.every": 0}))
     work = experiments.job(built)._replace(tensorboard=False)
     stretch = work.stretches[0]
-    chunk = loop.chunk_program(work, stretch)
     state = loop.seat(work, stretch, None, 0)
+    chunk = loop.chunk_program(work, stretch, state)
     held = [state]
 
     def updates():

@@ -11,8 +11,8 @@ from rich.table import Table
 
 from coplay.errors import BadInput
 
-people = Console(stderr=True, highlight=False)  # progress and notes
-result = Console(highlight=False)  # what was asked for
+people = Console(stderr=True, highlight=False, soft_wrap=True)  # progress and notes
+result = Console(highlight=False, soft_wrap=True)  # what was asked for
 
 
 def print_json(value: Any) -> None:

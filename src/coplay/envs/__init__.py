@@ -48,10 +48,7 @@ def make_game(name: str, **options) -> Environment:
     if ".py:" in name:
         return _own_game(name, options)
     if name not in ENVIRONMENTS and name not in PRESETS:
-        known = [*ENVIRONMENTS, *PRESETS]
-        raise BadInput(
-            f"there is no game {name!r}; {nearest(name, known)}, or name your own as file.py:function"
-        )
+        raise BadInput(f"{name!r} is neither a game nor a file.py:function; {nearest(name, GAMES)}")
     game, preset = PRESETS.get(name, (name, {}))
     return ENVIRONMENTS[game](**_checked(name, game, {**preset, **options}))
 

@@ -11,11 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
+from coplay.envs import grid
 from coplay.errors import BadInput
 from coplay.types import Environment, EnvState, Key, Picture, TimeStep
 
 KINDS = ("mixed-motive", "zero-sum", "cooperative")
 TOLERANCE = 1e-5  # of a declared reward
+COMPILE_FAST = {"xla_backend_optimization_level": 0}  # a short walk takes less time than compiling it well
 
 
 class ContractError(BadInput):
@@ -27,12 +29,13 @@ def check(env: Environment, steps: int = 1000, key: Key | None = None) -> None:
     key = jax.random.key(0) if key is None else key
     _raise(env, _wrong_declarations(env))
     _raise(env, _wrong_shapes(env, key))
-    _raise(env, _wrong_walk(env, _in_numpy(jax.jit(lambda key: walk(env, steps, key))(key))))
+    walked = jax.jit(lambda key: walk(env, steps, key), compiler_options=COMPILE_FAST)(key)
+    _raise(env, breaches(env, in_numpy(walked)))
 
 
-def _raise(env: Environment, breaches: list[str]) -> None:
-    if breaches:
-        raise ContractError("\n".join(f"game {env.name!r}: {breach}" for breach in breaches))
+def _raise(env: Environment, sentences: list[str]) -> None:
+    if sentences:
+        raise ContractError("\n".join(f"game {env.name!r}: {sentence}" for sentence in sentences))
 
 
 # --- what it declares ----------------------------------------------------------------------------
@@ -71,19 +74,19 @@ def _failed(*claims: tuple[bool | np.bool_, str]) -> list[str]:
 
 def _wrong_shapes(env: Environment, key: Key) -> list[str]:
     """Shapes and types, found by tracing and without playing."""
-    breaches: list[str] = []
+    found: list[str] = []
 
     def look(key: Key) -> None:
         state, timestep = env.reset(key)
         next_state, next_timestep = env.step(state, jnp.zeros(env.num_agents, jnp.int32), key)
-        breaches.extend(_wrong_timestep(env, "reset", timestep) + _wrong_timestep(env, "step", next_timestep))
+        found.extend(_wrong_timestep(env, "reset", timestep) + _wrong_timestep(env, "step", next_timestep))
         if _signature(state) != _signature(next_state):
-            breaches.append("step returns a state of other shapes or types than reset does")
-        if not breaches:
-            breaches.extend(_wrong_helpers(env, state, timestep))
+            found.append("step returns a state of other shapes or types than reset does")
+        if not found:
+            found.extend(_wrong_helpers(env, state, timestep))
 
     jax.eval_shape(look, key)
-    return breaches
+    return found
 
 
 def _wrong_timestep(env: Environment, source: str, timestep: TimeStep) -> list[str]:
@@ -97,13 +100,13 @@ def _wrong_timestep(env: Environment, source: str, timestep: TimeStep) -> list[s
         "truncated": ((), jnp.bool_),
         "first": ((), jnp.bool_),
     }
-    breaches = []
+    found = []
     for name, (shape, kind) in promised.items():
         value = getattr(timestep, name)
         if (value.shape, value.dtype) != (shape, kind):
             given, wanted = f"{value.dtype}{list(value.shape)}", f"{jnp.dtype(kind)}{list(shape)}"
-            breaches.append(f"{source} gives {name} as {given}, not {wanted}")
-    return breaches
+            found.append(f"{source} gives {name} as {given}, not {wanted}")
+    return found
 
 
 def _signature(tree) -> tuple:
@@ -193,10 +196,15 @@ def walk(env: Environment, steps: int, key: Key) -> Record:
 
 
 def _random_actions(env: Environment, legal: Bool[Array, "agent action"], key: Key) -> Int[Array, " agent"]:
-    legal_key, any_key, which_key = jax.random.split(key, 3)
-    among_legal = jax.random.categorical(legal_key, jnp.where(legal, 0.0, -jnp.inf))
-    among_all = jax.random.randint(any_key, among_legal.shape, 0, env.num_actions)
-    return jnp.where(jax.random.bernoulli(which_key, 0.25, among_legal.shape), among_all, among_legal)
+    words = grid.random_words(key, 3 * env.num_agents).reshape(3, env.num_agents)
+    among_all = grid.draw_below(words[1], env.num_actions)
+    return jnp.where(words[2] >> 30 == 0, among_all, random_legal(legal, words[0]))
+
+
+def random_legal(legal: Bool[Array, "agent action"], words: jax.Array) -> Int[Array, " agent"]:
+    """An action drawn uniformly from each row of legal ones, with one random word for each row."""
+    number = grid.draw_below(words, jnp.sum(legal, axis=1))
+    return jnp.argmax(jnp.cumsum(legal, axis=1) > number[:, None], axis=1).astype(jnp.int32)
 
 
 def _chosen(legal: Bool[Array, "agent action"], action: Int[Array, " agent"]) -> Bool[Array, " agent"]:
@@ -212,7 +220,7 @@ def _plain(leaf: Array) -> Array:
     return jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
 
 
-def _in_numpy(record: Record) -> Record:
+def in_numpy(record: Record) -> Record:
     before, after = (
         Rows(*(np.asarray(getattr(rows, name)) for name in Rows._fields))
         for rows in (record.before, record.after)
@@ -220,7 +228,8 @@ def _in_numpy(record: Record) -> Record:
     return Record(before, after, np.asarray(record.obeys), np.asarray(record.views))
 
 
-def _wrong_walk(env: Environment, record: Record) -> list[str]:
+def breaches(env: Environment, record: Record) -> list[str]:
+    """A sentence for each promise that the walk breaks."""
     return [
         *_wrong_values(env, record),
         *_wrong_starts(record),

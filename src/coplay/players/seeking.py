@@ -30,22 +30,27 @@ def seek(
     """
     here = lengths[0]
     nearest = target & (here == jnp.min(jnp.where(target, here, UNREACHABLE)))
-    weight = nearest / jnp.maximum(jnp.sum(nearest), 1)
     shortens = (lengths[1:] < here[None, :]) & legal[:NUM_MOVES, None]
-    count = jnp.sum(shortens, axis=0)
-    moves = jnp.sum(shortens * (weight / jnp.maximum(count, 1))[None, :], axis=1)
+    count = jnp.sum(shortens, axis=0, dtype=jnp.int32)
+    # Twelfths of a target's share, so that all sums are exact: one to four moves may share it.
+    share = jnp.where(nearest, jnp.asarray(_TWELFTHS)[count], 0)
+    moves = jnp.sum(jnp.where(shortens, share[None, :], 0), axis=1)
     actions = jnp.arange(legal.shape[0])
     deed = actions == at_target
-    can_act = (here == 0) & jnp.any(deed & legal)
-    acting = jnp.sum(jnp.where(can_act, weight, 0.0))
-    stuck = jnp.where(jnp.any(target), jnp.sum(jnp.where(can_act | (count > 0), 0.0, weight)), 1.0)
-    padded = jnp.concatenate([moves, jnp.zeros(legal.shape[0] - NUM_MOVES)])
-    return padded + acting * deed + stuck * (actions == STAY)
+    acting = 12 * jnp.sum(nearest & (here == 0)) * jnp.any(deed & legal)
+    whole = jnp.maximum(12 * jnp.sum(nearest), 12)
+    staying = whole - jnp.sum(moves) - acting
+    padded = jnp.concatenate([moves, jnp.zeros(legal.shape[0] - NUM_MOVES, moves.dtype)])
+    return (padded + acting * deed + staying * (actions == STAY)) / whole
+
+
+_TWELFTHS = np.array([0, 12, 6, 4, 3], np.int32)  # by the number of moves that share a target
 
 
 def cell_of(board: Bool[Array, "row column"]) -> Int[Array, ""]:
-    """The number of the one marked cell."""
-    return jnp.argmax(board.reshape(-1))
+    """The number of the one marked cell, 0 if there is none."""
+    cells = board.reshape(-1)
+    return jnp.sum(jnp.where(cells, jnp.arange(cells.shape[0]), 0))  # an argmax would take longer
 
 
 def on_open_board(size: int) -> Lengths:
@@ -73,25 +78,25 @@ def _apart(cell: Int[Array, ""], size: int) -> Int[Array, "place cell 2"]:
 
 def round_walls(maps: WallMaps, size: int) -> Lengths:
     """Shortest paths, looked up: a board of walls is found in the bank by a number that sums it up."""
-    weights, sums = _fingerprints(maps.walls)
+    boards, which = np.unique(maps.walls, axis=0, return_index=True)
+    weights, sums = _fingerprints(boards)
+    table = maps.path_length[which].astype(np.int16)
     steps = np.concatenate([[0], MOVES @ [size, 1]]).astype(np.int32)
-    table = maps.path_length.astype(np.int16)
 
     def lengths(walls: Bool[Array, "row column"], cell: Int[Array, ""]) -> Int[Array, "place cell"]:
         fingerprint = jnp.sum(jnp.where(walls.reshape(-1), weights, 0), dtype=jnp.uint32)
-        number = jnp.argmax(jnp.asarray(sums) == fingerprint)
+        number = jnp.sum(jnp.where(sums == fingerprint, jnp.arange(len(sums)), 0))
         place = jnp.clip(cell + steps, 0, size**2 - 1)  # beyond the border no move is legal
         return jnp.asarray(table)[number, place]
 
     return lengths
 
 
-def _fingerprints(walls: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Weights per cell, drawn until different boards have different sums (modulo 2**32)."""
+def _fingerprints(boards: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Weights per cell, drawn until no two boards have the same sum (modulo 2**32)."""
     random = np.random.default_rng(0)
-    num_boards = len(np.unique(walls, axis=0))
     while True:
-        weights = random.integers(2**32, size=walls.shape[1], dtype=np.uint32)
-        sums = (walls * weights[None]).sum(axis=1, dtype=np.uint32)
-        if len(np.unique(sums)) == num_boards:
+        weights = random.integers(2**32, size=boards.shape[1], dtype=np.uint32)
+        sums = (boards * weights[None]).sum(axis=1, dtype=np.uint32)
+        if len(np.unique(sums)) == len(boards):
             return weights, sums

@@ -117,10 +117,14 @@ def _beside_a_thing(count: int) -> list[Spot]:
 
 def picture(kind: str) -> tuple[Shape, ...]:
     """The shapes of one thing in a cell of size 1; an unknown kind shows its first letter."""
-    owner = re.search(r"of player (\d+)$", kind)
-    if owner:
-        return _coin(colour(int(owner.group(1)) - 1))
-    return PICTURES.get(kind) or _tile(kind)
+    of = owner(kind)
+    return PICTURES.get(kind) or (_tile(kind) if of is None else _coin(colour(of)))
+
+
+def owner(kind: str) -> int | None:
+    """Whose a "coin of player 2" is, counted from 0."""
+    found = re.search(r"of player (\d+)$", kind)
+    return int(found.group(1)) - 1 if found else None
 
 
 def _mirrored(*shapes: Shape) -> tuple[Shape, ...]:

@@ -44,12 +44,18 @@ def _cells_as_text(episode: Episode, frame: Frame) -> dict[tuple[int, int], str]
     cells: dict[tuple[int, int], str] = {}
     for kind, places in frame.things.items():
         for cell in places:
-            cells[cell] = cells.get(cell, "") + SYMBOLS.get(kind, kind[:1].upper())
+            cells[cell] = cells.get(cell, "") + _symbol(kind)
     for player, spot in enumerate(frame.players):
         if spot is not None:
             cell = (int(spot.y), int(spot.x))
             cells[cell] = cells.get(cell, "") + board.symbol(player)
     return cells
+
+
+def _symbol(kind: str) -> str:
+    """What somebody owns is shown as the owner's number in brackets."""
+    owner = board.owner(kind)
+    return SYMBOLS.get(kind, kind[:1].upper()) if owner is None else f"({board.symbol(owner)})"
 
 
 def _board_as_text(episode: Episode, cells: dict[tuple[int, int], str], width: int) -> list[str]:

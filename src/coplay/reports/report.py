@@ -44,6 +44,7 @@ def write_report(run_path: Path | str) -> Path:
     page = render(
         "report.html.j2",
         title=_title(run, settings),
+        description=dict(settings).get("description", ""),
         headline=_headline(run, metrics),
         score=_score(curves),
         legend=_legend(curves),
@@ -93,7 +94,7 @@ def _headline(run: RunFolder, metrics: pa.Table) -> list[tuple[str, str]]:
     """Label and figure, in the order a reader asks for them."""
     if metrics.num_rows == 0:
         return []
-    steps = int(metrics["step"].to_numpy().max())
+    steps = max(int(metrics["step"].to_numpy().max()), *_saved_steps(run))
     seeds = len(np.unique(metrics["seed"].to_numpy()))
     lines = [("Steps" if seeds == 1 else "Steps of each seed", f"{steps:,}"), ("Seeds", f"{seeds}")]
     timing = run.read_timing()
@@ -103,6 +104,11 @@ def _headline(run: RunFolder, metrics: pa.Table) -> list[tuple[str, str]]:
         lines.append(("Steps per second", f"{steps * seeds / max(seconds, 1e-9):,.0f}"))
         lines.append(("Peak memory", f"{timing['peak_memory_bytes'].to_numpy().max() / 1e9:.2f} GB"))
     return lines
+
+
+def _saved_steps(run: RunFolder) -> list[int]:
+    """Rows carry the step their weights had before an update; the last update shows in a checkpoint only."""
+    return [0, *(int(file.stem.removeprefix("step-")) for file in run.checkpoints.glob("step-*.json"))]
 
 
 def _legend(curves: dict[str, list[Curve]]) -> list[tuple[str, str]]:

@@ -113,8 +113,8 @@ def run(
     for stretch in job.stretches:
         if updates >= stretch.last_update:
             continue
-        chunk, evaluate = chunk_program(job, stretch), evaluation_program(job, stretch)
         state = seat(job, stretch, state, updates)
+        chunk, evaluate = chunk_program(job, stretch, state), evaluation_program(job, stretch)
         is_first, stopping = True, False
         while updates < stretch.last_update:
             began = time.perf_counter()
@@ -209,7 +209,7 @@ def seat(job: Job, stretch: Stretch, state: TrainState | None, updates: int) -> 
 # --- programs ------------------------------------------------------------------------------------
 
 
-def chunk_program(job: Job, stretch: Stretch):
+def chunk_program(job: Job, stretch: Stretch, state: TrainState):
     """A compiled function (state, number of updates) -> state, metrics [seed, update, ...]."""
     step = functools.partial(
         train_step, job.env, stretch.algorithm, job.num_steps, job.sequence_length
@@ -229,7 +229,7 @@ def chunk_program(job: Job, stretch: Stretch):
     def all_seeds(state: TrainState, count: jax.Array):
         return jax.vmap(one_seed, (0, None))(state, count)
 
-    layout = _layout_types()
+    layout = _layout(state)
     sharded = jax.shard_map(
         all_seeds,
         mesh=_mesh(job),
@@ -237,7 +237,9 @@ def chunk_program(job: Job, stretch: Stretch):
         out_specs=(layout, PartitionSpec()),
         check_vma=False,
     )
-    return jax.jit(sharded, donate_argnums=0)
+    # Placements are said on both sides: what comes out must go back in without compiling again.
+    placed = jax.tree.map(lambda spec: NamedSharding(_mesh(job), spec), layout)
+    return jax.jit(sharded, donate_argnums=0, in_shardings=(placed, None), out_shardings=(placed, None))
 
 
 def evaluation_program(job: Job, stretch: Stretch):
@@ -252,26 +254,13 @@ def _mesh(job: Job) -> Mesh:
     return Mesh(np.array(devices), (AXIS,), axis_types=(AxisType.Auto,))
 
 
-def _layout_types() -> TrainState:
-    """Environments are split over devices, behind the seed axis; all else is the same everywhere."""
-    everywhere = PartitionSpec()
-    return TrainState(
-        params=everywhere,
-        learner=everywhere,
-        actor=PartitionSpec(None, AXIS),
-        key=everywhere,
-        step=everywhere,
-    )
-
-
 def _layout(state: TrainState) -> TrainState:
-    layout = _layout_types()
-    return TrainState(
-        **{
-            field.name: jax.tree.map(lambda x, f=field: getattr(layout, f.name), getattr(state, field.name))
-            for field in dataclasses.fields(state)
-        }
-    )
+    """Environments are split over devices, behind the seed axis; all else is the same everywhere."""
+
+    def place(path, leaf) -> PartitionSpec:
+        return PartitionSpec(None, AXIS) if path[0].name == "actor" else PartitionSpec()
+
+    return jax.tree_util.tree_map_with_path(place, state)
 
 
 # --- records -------------------------------------------------------------------------------------
@@ -322,12 +311,13 @@ def _evaluation_keys(job: Job, updates: int) -> Key:
 
 
 def _progress(job: Job, updates: int, count: int, seconds: float, metrics: Metrics) -> Progress:
-    returns = np.asarray(metrics["return"])[:, :count]
+    returns = np.asarray(metrics["return"])[:, :count].reshape(-1, job.env.num_agents)
+    ended = returns[np.isfinite(returns[:, 0])][-job.seeds :]
     return Progress(
         step=updates * job.steps_per_update,
         total_steps=job.num_updates * job.steps_per_update,
         seconds=seconds,
         chunk_steps=count * job.steps_per_update * job.seeds,
         seeds=job.seeds,
-        returns=np.nanmean(returns[:, -1], axis=0),
+        returns=ended.mean(axis=0) if len(ended) else np.full(job.env.num_agents, np.nan),
     )

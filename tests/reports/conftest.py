@@ -1,6 +1,7 @@
 """An episode small enough to check by eye: two hunters share a stag, a third takes a hare."""
 
 import numpy as np
+import pytest
 
 from coplay.reports.episodes import Episode
 
@@ -8,7 +9,12 @@ ACTIONS = ("up", "down", "left", "right", "stay", "hunt stag", "hunt hare")
 GONE = (-1, -1)
 
 
-def three_hunters(members=("ppo", "ppo", "nearest_hare")) -> Episode:
+@pytest.fixture(scope="session")
+def three_hunters():
+    return _three_hunters
+
+
+def _three_hunters(members=("ppo", "ppo", "nearest_hare")) -> Episode:
     """2x3 board with one wall. Move 0: 1 and 2 step onto the stag. Move 1: they hunt it, 3 its hare."""
     return Episode(
         game="4h1s_tiny",

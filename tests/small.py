@@ -1,0 +1,49 @@
+"""Experiments small enough for a test, and what several tests do with them."""
+
+import jax
+import numpy as np
+
+from coplay.experiment import Experiment, build, job, read_experiment, with_overrides
+
+SMALL = {
+    "rollout.num_envs": 16,
+    "rollout.num_steps": 10,
+    "rollout.total_steps": 640,
+    "evaluation.every": 0,
+    "evaluation.final_episodes": 8,
+    "saving.every": 2,
+    "saving.tensorboard": False,
+    "devices": 1,
+}
+
+
+def small(name: str = "ppo_4h1s_4x4", **changes) -> Experiment:
+    """A shipped experiment cut down to four updates of 160 steps."""
+    algorithm = {"hidden": (8, 8), "minibatches": 2, "epochs": 2}
+    experiment = with_overrides(read_experiment(name), SMALL | changes)
+    for section in ("ppo", "mappo"):
+        if f"{section}.hidden" not in changes and section in _in_play(experiment):
+            own = {f"{section}.{key}": value for key, value in algorithm.items()}
+            experiment = with_overrides(experiment, own)
+    return experiment
+
+
+def _in_play(experiment: Experiment) -> list[str]:
+    from coplay.experiment import algorithms_in_play
+
+    return algorithms_in_play(experiment)
+
+
+def small_job(name: str = "ppo_4h1s_4x4", **changes):
+    return job(build(small(name, **changes)))
+
+
+def same_bits(a, b) -> bool:
+    def raw(x):
+        return np.asarray(jax.random.key_data(x) if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else x)
+
+    leaves_a, leaves_b = jax.tree.leaves(a), jax.tree.leaves(b)
+    return len(leaves_a) == len(leaves_b) and all(
+        np.array_equal(raw(x), raw(y), equal_nan=True) if raw(x).dtype.kind == "f" else np.array_equal(raw(x), raw(y))
+        for x, y in zip(leaves_a, leaves_b, strict=True)
+    )

@@ -1,0 +1,131 @@
+"""The loop: the same bits whatever the chunks, stops and resumptions; records that say what happened."""
+
+import jax
+import numpy as np
+import pyarrow.compute as pc
+import pytest
+
+from coplay import runs
+from coplay.errors import BadInput
+from coplay.runs import Watcher
+from coplay.training import checkpoint, loop
+from tests.small import same_bits, small, small_job
+
+
+class StopAfter(Watcher):
+    """Asks for a stop once so many chunks are through."""
+
+    def __init__(self, chunks: int):
+        self.left = chunks
+
+    def progressed(self, progress):
+        self.left -= 1
+
+    def wants_stop(self):
+        return self.left <= 0
+
+
+def final_state(run):
+    work = small_job()
+    like = loop.start(work, work.stretches[0])
+    return checkpoint.load(run.folder.checkpoints, like)[0]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    return runs.train(small(), tmp_path_factory.mktemp("runs") / "whole")
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory):
+    """Stopped after the first save, then resumed."""
+    path = tmp_path_factory.mktemp("runs") / "interrupted"
+    stopped = runs.train(small(), path, StopAfter(1))
+    assert stopped.finished.stopped
+    assert 0 < stopped.finished.updates < 4
+    return runs.resume(path)
+
+
+def test_a_resumed_run_ends_in_the_same_bits(whole, interrupted):
+    assert same_bits(final_state(whole), final_state(interrupted))
+
+
+def test_a_resumed_run_writes_the_same_metrics_once(whole, interrupted):
+    a, b = whole.metrics(), interrupted.metrics()
+    assert a.num_rows == b.num_rows
+    assert a.equals(b)
+
+
+def test_the_same_seed_gives_the_same_bits(whole, tmp_path):
+    again = runs.train(small(), tmp_path / "again")
+    assert same_bits(final_state(whole), final_state(again))
+
+
+def test_another_seed_gives_other_bits(whole, tmp_path):
+    other = runs.train(small(seed=1), tmp_path / "other")
+    assert not same_bits(final_state(whole).params, final_state(other).params)
+
+
+def test_evaluation_leaves_training_equal_to_the_bit(whole, tmp_path):
+    watched = runs.train(small(**{"evaluation.every": 2, "evaluation.episodes": 4}), tmp_path / "watched")
+    assert same_bits(final_state(whole), final_state(watched))
+    assert "eval/return" in pc.unique(watched.metrics()["metric"]).to_pylist()
+
+
+def test_nothing_is_compiled_after_the_first_chunk(whole):
+    assert whole.finished.recompiles == 0
+
+
+def test_metrics_have_one_value_per_update_seed_and_seat(whole):
+    table = whole.metrics()
+    returns = table.filter(pc.equal(table["metric"], "policy/entropy"))
+    assert sorted(set(returns["step"].to_pylist())) == [0, 160, 320, 480]
+    assert sorted(set(returns["seat"].to_pylist())) == [0, 1, 2, 3]
+    assert returns.num_rows == 4 * 4
+
+
+def test_samples_are_the_active_rows_times_the_epochs(whole):
+    table = whole.metrics()
+    samples = table.filter(pc.equal(table["metric"], "count/samples/policy"))["value"].to_numpy()
+    assert samples.max() <= 2 * 160
+    assert samples.min() > 0
+
+
+def test_a_finished_run_is_not_resumed_without_a_later_end(whole):
+    with pytest.raises(BadInput, match="finished"):
+        runs.resume(whole.path)
+
+
+def test_a_later_end_goes_on(tmp_path):
+    run = runs.train(small(**{"rollout.total_steps": 320}), tmp_path / "short")
+    longer = runs.resume(run.path, steps=640)
+    assert longer.finished.updates == 4
+    assert runs.load(run.path).experiment.rollout.total_steps == 640
+
+
+def test_seeds_side_by_side_differ_and_are_logged_apart(tmp_path):
+    run = runs.train(small(seeds=2), tmp_path / "two")
+    table = run.metrics()
+    entropy = table.filter(pc.equal(table["metric"], "policy/entropy"))
+    by_seed = [entropy.filter(pc.equal(entropy["seed"], s))["value"].to_numpy() for s in (0, 1)]
+    assert not np.array_equal(*by_seed)
+
+
+def test_a_line_up_changes_between_chunks_and_nothing_is_reset(tmp_path):
+    experiment = small("scripts_first_4h1s_4x4", schedule=[{"after": 320, "lineup": ["ppo"] * 4}])
+    run = runs.train(experiment, tmp_path / "phases")
+    table = run.metrics()
+    updates = table.filter(pc.equal(table["metric"], "count/updates/policy"))
+    seats = {s: set(updates.filter(pc.equal(updates["step"], s))["seat"].to_pylist()) for s in (0, 320)}
+    assert seats == {0: {0}, 320: {0, 1, 2, 3}}
+    assert run.finished.recompiles == 0
+
+
+def test_two_devices_agree_with_one_on_what_is_not_random():
+    # Sums over devices: the same batch on one device and split over two has the same gradient.
+    if len(jax.devices()) < 2:
+        pytest.skip("needs two devices")
+    work = small_job(devices=2)
+    state = loop.seat(work, work.stretches[0], None, 0)
+    state, metrics = loop.chunk_program(work, work.stretches[0], state)(state, jax.numpy.int32(1))
+    assert np.isfinite(np.asarray(metrics["policy/loss"])[:, 0]).all()
