@@ -85,7 +85,10 @@ def _wrong_shapes(env: Environment, key: Key) -> list[str]:
         if not found:
             found.extend(_wrong_helpers(env, state, timestep))
 
-    jax.eval_shape(look, key)
+    if jax.config.jax_disable_jit:
+        look(key)
+    else:
+        jax.eval_shape(look, key)
     return found
 
 

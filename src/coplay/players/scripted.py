@@ -100,12 +100,14 @@ def scripted(player: ScriptedPlayer, env: Environment, seats: tuple[int, ...]) -
         return ScriptedMemory(jnp.zeros(shape, jnp.int32), upcoming, jnp.zeros(shape, bool))
 
     def act(params: Seated, memory: ScriptedMemory, timestep: TimeStep, state, key: Key):
-        keys = jax.vmap(_seat_keys, (None, 0))(key, params.own["identity"])
-        latent = _draw(keys[:, 0], memory.upcoming)
-        renewed = _draw(keys[:, 1], _each(player.renew)(latent))
-        latent = jnp.where(timestep.first[:, None] & memory.met, renewed, latent)
-        policy = _each(player.policy)(latent, timestep.observation[:, rows], timestep.legal[:, rows])
-        action = _draw(keys[:, 2], policy)
+        units = _units(key, params.own["identity"], timestep.first.shape[0])
+        latent, action, policy = _each(lambda *one: _decide(player, *one))(
+            memory.upcoming,
+            jnp.broadcast_to(timestep.first[:, None], memory.met.shape) & memory.met,
+            timestep.observation[:, rows],
+            timestep.legal[:, rows],
+            units,
+        )
         log_prob = jnp.log(jnp.take_along_axis(policy, action[..., None], axis=-1)[..., 0])
         return ScriptedMemory(latent, memory.upcoming, memory.met), Decision(action, log_prob, policy)
 
@@ -123,16 +125,36 @@ def _each(one: Callable) -> Callable:
     return jax.vmap(jax.vmap(one))
 
 
-def _seat_keys(key: Key, identity: Int[Array, ""]) -> Key:
-    """A seat's draws follow its identity, which is data: renaming the players moves them along."""
-    return jax.random.split(jax.random.fold_in(key, identity), 3)
+def _units(key: Key, identity: Int[Array, " seat"], num_envs: int) -> Float[Array, "env seat 3"]:
+    """Numbers in [0, 1). They follow a seat's identity, which is data: renaming moves them along."""
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, identity)
+    return jax.vmap(lambda own: jax.random.uniform(own, (num_envs, 3)), out_axes=1)(keys)
 
 
-def _draw(keys: Key, probabilities: Float[Array, "env seat choice"]) -> Int[Array, "env seat"]:
-    if probabilities.shape[-1] == 1:
-        return jnp.zeros(probabilities.shape[:-1], jnp.int32)
-    draw_seat = jax.vmap(jax.random.categorical, in_axes=(0, 1), out_axes=1)
-    return draw_seat(keys, jnp.log(probabilities)).astype(jnp.int32)
+def _decide(
+    player: ScriptedPlayer,
+    upcoming: Float[Array, " latent"],
+    is_renewed: Bool[Array, ""],
+    row: Float[Array, " feature"],
+    legal: Bool[Array, " action"],
+    unit: Float[Array, " 3"],
+) -> tuple[Int[Array, ""], Int[Array, ""], Float[Array, " action"]]:
+    """One player in one game: its latent state, its action, and where that was drawn from."""
+    latent = _draw(unit[0], upcoming)
+    latent = jnp.where(is_renewed, _draw(unit[1], player.renew(latent)), latent)
+    policy = player.policy(latent, row, legal)
+    return latent, _draw(unit[2], policy), policy
+
+
+def _draw(unit: Float[Array, ""], probabilities: Float[Array, " choice"]) -> Int[Array, ""]:
+    """The choice whose stretch of [0, 1) holds `unit`; never one of probability 0.
+
+    Each partial sum adds the same numbers in the same order, some of them replaced by 0: so partial sums
+    never fall, and an impossible choice has a stretch of length 0 exactly. A running sum promises neither.
+    """
+    choice = np.arange(probabilities.shape[0])
+    up_to = jnp.sum(jnp.where(choice[None, :] <= choice[:, None], probabilities[None, :], 0.0), axis=1)
+    return jnp.sum(up_to <= unit * up_to[-1], dtype=jnp.int32)
 
 
 # --- the best predictor --------------------------------------------------------------------------

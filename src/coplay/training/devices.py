@@ -42,7 +42,7 @@ def masked_mean(x: jax.Array, mask: jax.Array, axes: tuple[int, ...]) -> jax.Arr
 def prepare(devices: int) -> None:
     """Make that many devices out of this machine's cores; must come before the first computation."""
     if not _is_started():
-        jax.config.update("jax_num_cpu_devices", devices)
+        jax.config.update("jax_num_cpu_devices", max(devices, jax.config.jax_num_cpu_devices))
     if len(jax.devices()) < devices:
         raise BadInput(
             f"devices={devices}, but JAX already runs with {len(jax.devices())} in this process; set "
