@@ -28,7 +28,7 @@ lint: $(VENV)/installed-dev
 	$(BIN)/basedpyright
 
 docs: $(VENV)/installed-dev
-	$(BIN)/python -m coplay.reports.settings_page > docs/settings.md
+	$(BIN)/python -m coplay.cli.settings_page > docs/settings.md
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	@test -d $(VENV) || $(PYTHON) -m venv $(VENV)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from coplay.envs import grid, make_game
-from coplay.envs.contract import COMPILE_FAST, random_legal
+from coplay.envs.contract import random_legal
 from coplay.types import Environment
 
 NUM_GAMES = 100
@@ -42,7 +42,7 @@ GRID_GAMES = [*STAG_HUNTS, "snowdrift"]
 
 
 class Walk(NamedTuple):
-    """100 random games in NumPy: [game, time, ...], with one more time for states and rows than for
+    """100 games in NumPy: [game, time, ...], with one more time for states and rows than for
     actions. A game that is over is walked on, which tests leave out by `played`."""
 
     state: dict[str, np.ndarray]  # by the field's name
@@ -68,7 +68,7 @@ def compiled_walk(name: str):
     """keys -> Walk, one game for each key."""
     env = variant(name)
     orders = jnp.asarray(renamings(env.num_agents))
-    run = jax.jit(jax.vmap(lambda key: _one_game(env, orders, key)), compiler_options=COMPILE_FAST)
+    run = jax.jit(jax.vmap(lambda key: _one_game(env, orders, key)))
 
     def walked(keys) -> Walk:
         states, timesteps, action, commutes = run(keys)
@@ -101,21 +101,31 @@ def _one_game(env: Environment, orders, key):
     def one_step(carry, key):
         state, before = carry
         action_key, step_key = jax.random.split(key)
-        action = random_legal(before.legal, grid.random_words(action_key, env.num_agents))
+        action = _keen(before.legal, favourite, action_key)
         named = jax.vmap(env.rename, (None, 0))(state, orders)
         states, timesteps = jax.vmap(env.step, (0, 0, None))(named, action[orders], step_key)
         state, after = jax.tree.map(lambda x: x[0], (states, timesteps))
         commutes = jax.vmap(lambda order, s, t: _commutes(env, order, state, after, s, t))
         return (state, after), (state, after, action, commutes(orders, states, timesteps))
 
-    start_key, walk_key = jax.random.split(key)
+    start_key, walk_key, keen_key = jax.random.split(key, 3)
     start = env.reset(start_key)
+    last_three = grid.draw_below(grid.random_words(keen_key, env.num_agents), min(3, env.num_actions))
+    favourite = env.num_actions - 1 - last_three
     keys = jax.random.split(walk_key, min(env.horizon, MOST_STEPS))
     _, (states, timesteps, action, commutes) = jax.lax.scan(one_step, start, keys)
     states, timesteps = jax.tree.map(
         lambda first, rest: jnp.concatenate([first[None], rest]), start, (states, timesteps)
     )
     return states, timesteps, action, commutes
+
+
+def _keen(legal, favourite, key):
+    """Uniform over legal actions, but three times in four the player's favourite one, where legal:
+    at random, two hardly ever hunt the same stag at once."""
+    words = grid.random_words(key, 2 * len(favourite)).reshape(2, -1)
+    is_legal = jnp.any(legal & (favourite[:, None] == jnp.arange(legal.shape[1])[None, :]), axis=1)
+    return jnp.where(is_legal & (words[1] >> 30 > 0), favourite, random_legal(legal, words[0]))
 
 
 def _commutes(env: Environment, order, state, after, named_state, named) -> dict:

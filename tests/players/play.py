@@ -70,6 +70,18 @@ def _where(over, new, old):
     return jax.tree.map(lambda n, o: jnp.where(over.reshape(-1, *[1] * (n.ndim - 1)), n, o), new, old)
 
 
+@functools.cache
+def compiled(function):
+    """One program for what would otherwise be many small ones."""
+    return jax.jit(function)
+
+
+def policy_of(player, timestep, latent=0, seat=0):
+    """What the player would do in that seat of one game."""
+    rows = timestep.observation[seat], timestep.legal[seat]
+    return np.asarray(compiled(player.policy)(jnp.int32(latent), *rows))
+
+
 def keep_reward(transition, alive, memories):
     return jnp.where(alive[:, None], transition.after.reward, 0.0)
 
@@ -92,7 +104,7 @@ def returns_of_casts(env, players, casts, episodes, key):
     seats = tuple(range(env.num_agents))
     anyone = machine(
         "anyone",
-        start=np.ones(len(players)) / len(players),
+        start=[1 / len(players)] * len(players),
         policy=lambda latent, row, legal: jnp.stack([p.policy(0, row, legal) for p in players])[latent],
         advance=lambda latent, before, after: jax.nn.one_hot(latent, len(players)),
         goal=no_goal,

@@ -8,13 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from players.play import assert_mean, returns, returns_of_casts
 
 from coplay.envs import coin_game
 from coplay.players.coin_game import any_coin, own_coin, tit_for_tat
 from coplay.players.scripted import random_player
 from coplay.training.stages import no_learning
 from coplay.types import Algorithm, Decision
+from tests.players.play import assert_mean, compiled, policy_of, returns, returns_of_casts
 
 UP, DOWN, LEFT, RIGHT, STAY = range(5)
 
@@ -42,13 +42,11 @@ def test_a_coin_is_sought_across_the_edge():
     env = game()
     # Seat 0 in the corner 0, the coin in the opposite corner 8: up and left, each over the edge.
     _, timestep = after_moves(players=(0, 4), coin=8, owner=0)
-    row, legal = timestep.observation[0], timestep.legal[0]
     for player in (own_coin(env), any_coin(env)):
-        assert_allclose(player.policy(jnp.int32(0), row, legal), [0.5, 0, 0.5, 0, 0])
+        assert_allclose(policy_of(player, timestep), [0.5, 0, 0.5, 0, 0])
     # The same coin is the other's to seat 1 in the centre.
-    row, legal = timestep.observation[1], timestep.legal[1]
-    assert_allclose(own_coin(env).policy(jnp.int32(0), row, legal), [0, 0, 0, 0, 1])
-    assert_allclose(any_coin(env).policy(jnp.int32(0), row, legal), [0, 0.5, 0, 0.5, 0])
+    assert_allclose(policy_of(own_coin(env), timestep, seat=1), [0, 0, 0, 0, 1])
+    assert_allclose(policy_of(any_coin(env), timestep, seat=1), [0, 0.5, 0, 0.5, 0])
 
 
 def test_tit_for_tat_takes_one_coin_for_one():
@@ -58,15 +56,25 @@ def test_tit_for_tat_takes_one_coin_for_one():
     _, robbed = env.step(state, jnp.array([STAY, RIGHT]), jax.random.key(1))
     _, spared = env.step(state, jnp.array([STAY, LEFT]), jax.random.key(1))
     assert_allclose(player.start(), [1, 0])
-    assert_allclose(player.advance(jnp.int32(0), before.observation[0], robbed.observation[0]), [0, 1])
-    assert_allclose(player.advance(jnp.int32(0), before.observation[0], spared.observation[0]), [1, 0])
+    assert_allclose(
+        compiled(player.advance)(jnp.int32(0), before.observation[0], robbed.observation[0]), [0, 1]
+    )
+    assert_allclose(
+        compiled(player.advance)(jnp.int32(0), before.observation[0], spared.observation[0]), [1, 0]
+    )
     # Seat 1 took another's coin: had it been out for revenge, it would have had it.
-    assert_allclose(player.advance(jnp.int32(1), before.observation[1], robbed.observation[1]), [1, 0])
-    assert_allclose(player.advance(jnp.int32(1), before.observation[1], spared.observation[1]), [0, 1])
+    assert_allclose(
+        compiled(player.advance)(jnp.int32(1), before.observation[1], robbed.observation[1]), [1, 0]
+    )
+    assert_allclose(
+        compiled(player.advance)(jnp.int32(1), before.observation[1], spared.observation[1]), [0, 1]
+    )
     # Its own coin pays nothing back.
     state, before = after_moves(players=(0, 4), coin=5, owner=1)
     _, own_taken = env.step(state, jnp.array([STAY, RIGHT]), jax.random.key(1))
-    assert_allclose(player.advance(jnp.int32(1), before.observation[1], own_taken.observation[1]), [0, 1])
+    assert_allclose(
+        compiled(player.advance)(jnp.int32(1), before.observation[1], own_taken.observation[1]), [0, 1]
+    )
     assert player.goal(jnp.int32(1), before.observation[1]) == env.goals.index("any coin")
 
 

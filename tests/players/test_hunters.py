@@ -9,11 +9,21 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from players.play import assert_mean, guess, keep_all, keep_reward, play, returns, returns_of_casts
 
 from coplay.envs import stag_hunt
 from coplay.players.scripted import random_player, scripted
 from coplay.players.stag_hunt import fickle, nearest_hare, nearest_stag, optimum, reciprocator, waiter
+from tests.players.play import (
+    assert_mean,
+    compiled,
+    guess,
+    keep_all,
+    keep_reward,
+    play,
+    policy_of,
+    returns,
+    returns_of_casts,
+)
 
 UP, DOWN, LEFT, RIGHT, STAY, HUNT_STAG, HUNT_HARE = range(7)
 STAG, HARE = 0, 1
@@ -49,17 +59,6 @@ def look(env, state):
 
 def cells(places, size):
     return jnp.array([row * size + column for row, column in places], jnp.int32)
-
-
-def policy_of(player, timestep, latent=0, seat=0):
-    return np.asarray(
-        compiled(player.policy)(jnp.int32(latent), timestep.observation[seat], timestep.legal[seat])
-    )
-
-
-@functools.cache
-def compiled(function):
-    return jax.jit(function)
 
 
 PLACES = {

@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.testing import assert_allclose
-from players.play import assert_mean, keep_all, play, returns_of_casts
 
 from coplay.envs import snowdrift
 from coplay.players.scripted import random_player, scripted
 from coplay.players.snowdrift import cleaner, exploiter, fickle, tired_cleaner
+from tests.players.play import assert_mean, compiled, keep_all, play, policy_of, returns_of_casts
 
 UP, DOWN, LEFT, RIGHT, STAY, REMOVE = range(6)
 
@@ -37,14 +37,13 @@ def on_board(players, drifts):
 def test_a_cleaner_goes_to_the_nearest_drift_and_removes_it():
     env = game()
     # Seat 0 at row 1, column 1 (cell 9): drifts two steps away at (1, 3) = 11 and at (2, 2) = 18.
-    # right: 1/2 + 1/2 * 1/2 = 3/4; down: 1/4. Seat 1 stands on a drift. Nobody stands on cell 0 but seat 2.
+    # right: 1/2 + 1/2 * 1/2 = 3/4; down: 1/4. Seat 1 stands on a drift.
     _, timestep = on_board(players=(9, 63, 0, 40), drifts=(11, 18, 63, 62, 61, 60))
-    policies = [cleaner(env).policy(0, timestep.observation[i], timestep.legal[i]) for i in range(2)]
-    assert_allclose(policies[0], [0, 0.25, 0, 0.75, 0, 0])
-    assert_allclose(policies[1], [0, 0, 0, 0, 0, 1])
+    player = cleaner(env)
+    assert_allclose(policy_of(player, timestep), [0, 0.25, 0, 0.75, 0, 0])
+    assert_allclose(policy_of(player, timestep, seat=1), [0, 0, 0, 0, 0, 1])
     # An exploiter in the bottom right corner may go up, left or stay; it leaves the drift alone.
-    third = exploiter(env).policy(0, timestep.observation[1], timestep.legal[1])
-    assert_allclose(third, [1 / 3, 0, 1 / 3, 0, 1 / 3, 0], rtol=1e-6)
+    assert_allclose(policy_of(exploiter(env), timestep, seat=1), [1 / 3, 0, 1 / 3, 0, 1 / 3, 0], rtol=1e-6)
     assert exploiter(env).goal(0, timestep.observation[0]) == env.goals.index("no more")
 
 
@@ -54,13 +53,21 @@ def test_a_tired_cleaner_stops_after_its_removals():
     state, before = on_board(players=(63, 0, 0, 0), drifts=(63, 62, 61, 60, 59, 58))
     state, removed = env.step(state, jnp.array([REMOVE, STAY, STAY, STAY]), jax.random.key(0))
     _, moved = env.step(state, jnp.array([LEFT, STAY, STAY, STAY]), jax.random.key(0))
-    assert_allclose(player.advance(jnp.int32(0), before.observation[0], removed.observation[0]), [0, 1, 0])
-    assert_allclose(player.advance(jnp.int32(1), removed.observation[0], moved.observation[0]), [0, 1, 0])
-    assert_allclose(player.advance(jnp.int32(1), before.observation[0], removed.observation[0]), [0, 0, 1])
-    assert_allclose(player.policy(jnp.int32(1), moved.observation[0], moved.legal[0])[REMOVE], 1)
-    assert_allclose(player.policy(jnp.int32(2), moved.observation[0], moved.legal[0])[REMOVE], 0)
+    assert_allclose(
+        compiled(player.advance)(jnp.int32(0), before.observation[0], removed.observation[0]), [0, 1, 0]
+    )
+    assert_allclose(
+        compiled(player.advance)(jnp.int32(1), removed.observation[0], moved.observation[0]), [0, 1, 0]
+    )
+    assert_allclose(
+        compiled(player.advance)(jnp.int32(1), before.observation[0], removed.observation[0]), [0, 0, 1]
+    )
+    assert_allclose(policy_of(player, moved, latent=1)[REMOVE], 1)
+    assert_allclose(policy_of(player, moved, latent=2)[REMOVE], 0)
     # Another's removal does not tire it.
-    assert_allclose(player.advance(jnp.int32(0), before.observation[1], removed.observation[1]), [1, 0, 0])
+    assert_allclose(
+        compiled(player.advance)(jnp.int32(0), before.observation[1], removed.observation[1]), [1, 0, 0]
+    )
 
 
 def test_in_a_whole_game_two_tired_cleaners_remove_two_drifts_each():

@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from players.play import assert_mean, keep_all, play, returns
 
 from coplay.envs import matrix, specialisation
 from coplay.players import matrix as players
 from coplay.players.scripted import scripted
 from coplay.players.specialisation import fixed, sidestep
+from tests.players.play import assert_mean, compiled, keep_all, play, policy_of, returns
 
 
 def match(env, one, other, num_envs=1, seed=0):
@@ -63,7 +63,7 @@ def test_win_stay_lose_shift_repeats_after_its_two_best_payoffs(game, repeats):
     env = matrix.make(game=game)
     player = players.win_stay_lose_shift(env)
     for (own, other), repeat in zip(itertools.product(range(2), repeat=2), repeats, strict=True):
-        policy = player.policy(0, row_after(env, own, other), jnp.ones(2, bool))
+        policy = policy_of(player, after_round(env, own, other))
         assert policy[own] == repeat
         assert policy.sum() == 1
 
@@ -73,16 +73,16 @@ def test_win_stay_lose_shift_knows_its_role():
     player = players.win_stay_lose_shift(env)
     state, timestep = env.reset(jax.random.key(0))
     matcher = int(np.argmax(state.matcher))
-    assert player.policy(0, timestep.observation[0], timestep.legal[0]).tolist() == [1, 0]
+    assert policy_of(player, timestep).tolist() == [1, 0]
     _, timestep = env.step(state, jnp.array([1, 1]), jax.random.key(0))
-    policies = [player.policy(0, timestep.observation[i], timestep.legal[i]).tolist() for i in range(2)]
+    policies = [policy_of(player, timestep, seat=i).tolist() for i in range(2)]
     assert policies[matcher] == [0, 1]  # they matched: the matcher won and repeats its 1
     assert policies[1 - matcher] == [1, 0]
 
 
-def row_after(env, own, other):
-    state, _ = env.reset(jax.random.key(0))
-    return env.step(state, jnp.array([own, other]), jax.random.key(0))[1].observation[0]
+def after_round(env, own, other):
+    state, _ = compiled(env.reset)(jax.random.key(0))
+    return compiled(env.step)(state, jnp.array([own, other]), jax.random.key(0))[1]
 
 
 def test_two_who_always_cooperate_earn_the_best_mean():
@@ -110,11 +110,11 @@ def test_sidestep_keeps_a_task_of_its_own_and_leaves_a_shared_one():
     env = specialisation.make(num_agents=4, rounds=3)
     player = sidestep(env)
     state, timestep = env.reset(jax.random.key(0))
-    assert_allclose(player.policy(0, timestep.observation[0], timestep.legal[0]), [0.25] * 4)
+    assert_allclose(policy_of(player, timestep), [0.25] * 4)
     assert player.goal(0, timestep.observation[0]) == -1
     # Players 0 and 1 share task 2, player 2 has task 0, player 3 task 3: task 1 is free.
     _, timestep = env.step(state, jnp.array([2, 2, 0, 3]), jax.random.key(0))
-    policies = [player.policy(0, timestep.observation[i], timestep.legal[i]).tolist() for i in range(4)]
+    policies = [policy_of(player, timestep, seat=i).tolist() for i in range(4)]
     assert policies == [[0, 1, 0, 0], [0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1]]
     assert [int(player.goal(0, timestep.observation[i])) for i in range(4)] == [-1, -1, 0, 3]
 

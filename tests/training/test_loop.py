@@ -127,5 +127,5 @@ def test_two_devices_agree_with_one_on_what_is_not_random():
         pytest.skip("needs two devices")
     work = small_job(devices=2)
     state = loop.seat(work, work.stretches[0], None, 0)
-    state, metrics = loop.chunk_program(work, work.stretches[0], state)(state, jax.numpy.int32(1))
+    state, metrics = loop.chunk_program(work, work.stretches[0], state).run(state, jax.numpy.int32(1))
     assert np.isfinite(np.asarray(metrics["policy/loss"])[:, 0]).all()

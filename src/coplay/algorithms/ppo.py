@@ -269,6 +269,8 @@ def _learn(env, seats, config: PPOConfig, plan: Plan, parts: Parts) -> Stage:
         weights, optimiser_state, sums = parts.sharing.map(
             lambda w, o, b, k: descend(w, o, b, _counted, k)
         )(weights, state["optimiser"], batch, keys)
+        sums["policy/grad_norm"] = sums.pop("grad_norm/policy")
+        sums["value/grad_norm"] = sums.pop("grad_norm/critic")
         figures |= sums | _counters(config, batch, parts)
         learner = parts.sharing.pack({"optimiser": optimiser_state, "scale": scale}, {})
         return parts.sharing.pack(weights, params.own["seat"]), learner, figures
@@ -357,7 +359,7 @@ def _targets(env, seats, config: PPOConfig, plan: Plan, parts: Parts, params, sc
         ),
         value=value,
         target=target,
-        first=_for_groups(parts, first, len(seats)),
+        first=parts.sharing.alike(first, len(seats)),
         memory=memory,
     )
     figures = parts.sharing.map(_value_fit)(grouped(real_value), returns, counted)
@@ -413,13 +415,6 @@ def _column_memory(parts: Parts, trajectory: Trajectory) -> Memory:
         return ()
     columns = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1).reshape(-1, *x.shape[2:]), trajectory.memory)
     return parts.sharing.groups(columns, 1)
-
-
-def _for_groups(parts: Parts, first: Bool[Array, "column time"], num_seats: int) -> Bool[Array, "..."]:
-    """`first` has no seat axis: every group reads the same."""
-    if parts.sharing.map is jax.vmap:
-        return jnp.broadcast_to(first[None], (num_seats, *first.shape))
-    return first
 
 
 def _standardised(advantage: Float[Array, "*rows"], counts: Bool[Array, "*rows"]) -> Float[Array, "*rows"]:

@@ -21,6 +21,7 @@ class Sharing(NamedTuple):
     weights: Callable[[Seated], PyTree]  # the per-group tree
     groups: Callable[[PyTree, int], PyTree]  # data with a seat axis -> one row per group first
     seats: Callable[[PyTree, int], PyTree]  # and back
+    alike: Callable[[jax.Array, int], jax.Array]  # data without a seat axis, the same for every group
     map: Callable[[Callable], Callable]
     keys: Callable[[Key, jax.Array], Key]  # a key and the seats' identities -> a key per group
     init: Callable[[Callable[[Key], Params], Key, int], PyTree]
@@ -49,6 +50,7 @@ PER_AGENT = Sharing(
     weights=lambda seated: seated.own["group"],
     groups=_to_rows,
     seats=_from_rows,
+    alike=lambda x, num_seats: jnp.broadcast_to(x[None], (num_seats, *x.shape)),
     map=jax.vmap,
     keys=lambda key, identity: jax.vmap(jax.random.fold_in, (None, 0))(key, identity),
     init=_init_each,
@@ -59,6 +61,7 @@ SHARED = Sharing(
     weights=lambda seated: seated.common["group"],
     groups=lambda tree, seat_axis: tree,
     seats=lambda tree, seat_axis: tree,
+    alike=lambda x, num_seats: x,
     map=lambda function: function,
     keys=lambda key, identity: key,
     init=lambda init, key, num_seats: init(key),

@@ -21,7 +21,7 @@ def training(name: str = "ppo_4h1s_4x4") -> Item:
     held = [state]
 
     def updates():
-        held[0], metrics = chunk(held[0], jnp.int32(UPDATES))
+        held[0], metrics = chunk.run(held[0], jnp.int32(UPDATES))
         return metrics
 
     seconds = seconds_of(updates)
@@ -38,7 +38,7 @@ def training(name: str = "ppo_4h1s_4x4") -> Item:
             "experiment": name,
             "gflops": flops / 1e9,
             "devices": work.devices,
-            "recompiles": chunk._cache_size() - 1,
+            "recompiles": chunk.recompiles,
         },
     )
 

@@ -1,1 +1,1 @@
-
+"""The command line: parses, builds, calls."""

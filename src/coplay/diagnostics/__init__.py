@@ -1,1 +1,1 @@
-
+"""Numbers that explain a run while it runs."""

@@ -1,1 +1,1 @@
-
+"""Scores and what may be claimed from them."""

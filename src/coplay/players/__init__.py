@@ -1,1 +1,1 @@
-
+"""Who can sit in a seat: scripted players, frozen runs, and line-ups of them."""

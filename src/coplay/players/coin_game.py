@@ -41,7 +41,7 @@ def tit_for_tat(env: Environment) -> ScriptedPlayer:
         was, now = env.split(before), env.split(after)
         robbed = jnp.any(was["own_coin"] & now["others"][0])  # a coin is taken by entering its cell
         paid_back = jnp.any(was["other_coin"] & now["self"])
-        return certain(jnp.where(latent == OWN, robbed, ~paid_back), 2)
+        return certain(jnp.where(latent == OWN, robbed, ~paid_back).astype(jnp.int32), 2)
 
     return machine(
         "tit_for_tat",

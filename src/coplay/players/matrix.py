@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from coplay.envs.matrix import GAMES
 from coplay.players.scripted import ScriptedPlayer, certain, machine
@@ -72,7 +72,7 @@ def _player(
     start: Sequence[float] = (1.0,),
     advance: Callable = lambda latent, before, after: jnp.ones(1),
 ) -> ScriptedPlayer:
-    def policy(latent: Int[Array, ""], row, legal) -> Float[Array, " action"]:
+    def policy(latent, row, legal) -> Float[Array, " action"]:
         chance = chance_of_one(latent, row)
         return jnp.stack([1 - chance, chance])
 

@@ -5,6 +5,7 @@ A `ScriptedPlayer` is written for one player in one game and only ever states pr
 predictions are the best that any model of such a player can make.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -164,21 +165,21 @@ def _draw(unit: Float[Array, ""], probabilities: Float[Array, " choice"]) -> Int
 class PlayerRows:
     """What was seen of one player, over all its episodes with the same company."""
 
-    observation: Float[Array, "time feature"]
-    legal: Bool[Array, "time action"]
-    action: Int[Array, " time"]
-    after: Float[Array, "time feature"]  # as the game left it, before any reset
-    active: Bool[Array, " time"]  # where not, the action says nothing
-    first: Bool[Array, " time"]
+    observation: Float[Array, "*time feature"]
+    legal: Bool[Array, "*time action"]
+    action: Int[Array, "*time"]
+    after: Float[Array, "*time feature"]  # as the game left it, before any reset
+    active: Bool[Array, "*time"]  # where not, the action says nothing
+    first: Bool[Array, "*time"]
 
 
 @pytree
 class Filtered:
     """Hypotheses are (player, latent): the latents of the first player, then of the second, ..."""
 
-    prediction: Float[Array, "time action"]  # before the action was seen
-    belief: Float[Array, "time hypothesis"]  # before the action was seen
-    posterior: Float[Array, "time hypothesis"]  # with the action
+    prediction: Float[Array, "*time action"]  # before the action was seen
+    belief: Float[Array, "*time hypothesis"]  # before the action was seen
+    posterior: Float[Array, "*time hypothesis"]  # with the action
 
 
 def bayes_filter(
@@ -186,18 +187,17 @@ def bayes_filter(
 ) -> Filtered:
     """Who is this, in which latent state, and what will it do next? Exact, by Bayes' rule."""
 
-    def step(belief, now: PlayerRows):
-        met, belief = belief
-        belief = jnp.where(met & now.first, _push(players, _renew, belief, now), belief)
+    def one_step(belief: Float[Array, " hypothesis"], now: PlayerRows):
+        belief = jnp.where(now.first, _push(players, _renew, belief, now), belief)
         policy = _by_hypothesis(players, _policy, now)
         likelihood = policy @ certain(now.action, policy.shape[1])
         posterior = jnp.where(now.active, _bayes(belief, likelihood), belief)
-        seen = Filtered(belief @ policy, belief, posterior)
-        return (jnp.bool_(True), _push(players, _advance, posterior, now)), seen
+        return _push(players, _advance, posterior, now), Filtered(belief @ policy, belief, posterior)
 
     weights = prior / jnp.sum(prior)
     start = jnp.concatenate([weights[i] * player.start() for i, player in enumerate(players)])
-    return jax.lax.scan(step, (jnp.bool_(False), start), rows)[1]
+    rows = dataclasses.replace(rows, first=rows.first.at[0].set(False))  # it starts; nothing to renew
+    return jax.lax.scan(one_step, start, rows)[1]
 
 
 def by_player(

@@ -1,1 +1,1 @@
-
+"""Run folder in, tables, pictures and pages out."""

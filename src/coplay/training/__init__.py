@@ -1,1 +1,1 @@
-
+"""One loop for everything: play, learn, record, resume."""

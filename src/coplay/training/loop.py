@@ -4,6 +4,7 @@ A chunk is one program for all seeds; how many updates it makes is an argument, 
 chunk or a stop in between is the same program and the same bits. Environments are split over devices.
 """
 
+import contextlib
 import dataclasses
 import functools
 import time
@@ -109,53 +110,83 @@ def run(
     stop: Callable[[], bool] = lambda: False,
 ) -> Finished:
     """Train from `state` (a new one if None) to the planned end, or until `stop` says so."""
-    compiling, recompiles = 0.0, 0
+    session = Session(job, folder, tell, stop)
     for stretch in job.stretches:
-        if updates >= stretch.last_update:
-            continue
+        if updates < stretch.last_update and not session.stopping:
+            state, updates = session.train(stretch, state, updates)
+    assert state is not None
+    return Finished(state, updates, updates < job.num_updates, session.compile_seconds, session.recompiles)
+
+
+@dataclasses.dataclass
+class Session:
+    """One sitting of a run: what it writes, whom it tells, and what its clock says."""
+
+    job: Job
+    folder: RunFolder
+    tell: Callable[[Progress], None]
+    stop: Callable[[], bool]
+    stopping: bool = False
+    compile_seconds: float = 0.0
+    recompiles: int = 0
+    seconds: dict[str, float] = dataclasses.field(default_factory=dict)  # by phase, since the last record
+
+    def train(self, stretch: Stretch, state: TrainState | None, updates: int) -> tuple[TrainState, int]:
+        """Chunk after chunk with one line-up."""
+        job = self.job
         state = seat(job, stretch, state, updates)
         chunk, evaluate = chunk_program(job, stretch, state), evaluation_program(job, stretch)
-        is_first, stopping = True, False
-        while updates < stretch.last_update:
-            began = time.perf_counter()
+        while updates < stretch.last_update and not self.stopping:
             count = next_stop(job, stretch, updates) - updates
-            state, metrics = jax.block_until_ready(chunk(state, jnp.int32(count)))
-            seconds = time.perf_counter() - began
-            compiling += seconds if is_first else 0.0
-            is_first = False
-            rows = metric_rows(job, jax.device_get(metrics), updates, count)
+            with self.clock("train" if chunk.traces else "compile"):
+                state, metrics = jax.block_until_ready(chunk.run(state, jnp.int32(count)))
             updates += count
-            score = None
-            if evaluate and updates % job.evaluate_every == 0:
-                scores = jax.device_get(evaluate(state.params, _evaluation_keys(job, updates)))
-                rows = joined(rows, score_rows(job, scores, updates))
-                score = float(np.mean(scores["eval/return"]))
-            _write(job, folder, rows, updates - count, updates)
-            tell(_progress(job, updates, count, seconds, metrics))
-            stopping = stop()
-            if stopping or _is_due(job, folder, updates, score):
-                save(job, folder, state, updates, score)
-            if stopping:
-                break
-        recompiles += chunk._cache_size() - 1
-        if stopping:
-            break
-    assert state is not None
-    return Finished(state, updates, updates < job.num_updates, compiling, recompiles)
+            rows = metric_rows(job, jax.device_get(metrics), updates - count, count)
+            scores = self.scores(evaluate, state, updates)
+            self.write(joined(rows, score_rows(job, scores, updates)), updates - count, updates)
+            self.tell(_progress(job, updates, count, self.seconds, metrics))
+            self.stopping = self.stop()
+            self.save_if_due(state, updates, scores)
+            self.write_clock(updates)
+        self.recompiles += chunk.recompiles
+        return state, updates
 
+    def scores(self, evaluate, state: TrainState, updates: int) -> dict[str, np.ndarray]:
+        """Evaluation where it is due, else nothing; in games and keys of its own."""
+        if evaluate is None or updates % self.job.evaluate_every:
+            return {}
+        with self.clock("evaluate"):
+            return jax.device_get(evaluate(state.params, _evaluation_keys(self.job, updates)))
 
-def _is_due(job: Job, folder: RunFolder, updates: int, score: float | None) -> bool:
-    """A checkpoint is due at its interval, at the end, and whenever an evaluation was the best so far."""
-    if updates % job.save_every == 0 or updates == job.num_updates:
-        return True
-    best = checkpoint.best(folder.checkpoints)
-    return score is not None and (best is None or score > best[1])
+    def save_if_due(self, state: TrainState, updates: int, scores: dict[str, np.ndarray]) -> None:
+        """A checkpoint at its interval, at the end, at a stop, and when an evaluation was the best so far."""
+        score = float(np.mean(scores["eval/return"])) if scores else None
+        best = checkpoint.best(self.folder.checkpoints)
+        is_best = score is not None and (best is None or score > best[1])
+        at_end = updates == self.job.num_updates
+        if self.stopping or at_end or is_best or updates % self.job.save_every == 0:
+            with self.clock("save"):
+                save(self.job, self.folder, state, updates, score)
 
+    def write(self, rows: dict[str, np.ndarray], first: int, last: int) -> None:
+        with self.clock("write"):
+            self.folder.write_metrics(first * self.job.steps_per_update, last * self.job.steps_per_update, rows)
+            if self.job.tensorboard:
+                self.folder.write_tensorboard(rows)
 
-def _write(job: Job, folder: RunFolder, rows: dict[str, np.ndarray], first: int, last: int) -> None:
-    folder.write_metrics(first * job.steps_per_update, last * job.steps_per_update, rows)
-    if job.tensorboard:
-        folder.write_tensorboard(rows)
+    @contextlib.contextmanager
+    def clock(self, phase: str):
+        began = time.perf_counter()
+        yield
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - began
+
+    def write_clock(self, updates: int) -> None:
+        self.compile_seconds += self.seconds.get("compile", 0.0)
+        phases = list(self.seconds)
+        step = updates * self.job.steps_per_update
+        seconds = [self.seconds[phase] for phase in phases]
+        self.folder.write_timing({"step": [step] * len(phases), "phase": phases, "seconds": seconds})
+        self.seconds = {}
 
 
 def next_stop(job: Job, stretch: Stretch, updates: int) -> int:
@@ -209,8 +240,20 @@ def seat(job: Job, stretch: Stretch, state: TrainState | None, updates: int) -> 
 # --- programs ------------------------------------------------------------------------------------
 
 
-def chunk_program(job: Job, stretch: Stretch, state: TrainState):
-    """A compiled function (state, number of updates) -> state, metrics [seed, update, ...]."""
+class Program(NamedTuple):
+    """A compiled function, and a note of every time it was traced."""
+
+    run: Callable
+    traces: list[str]
+
+    @property
+    def recompiles(self) -> int:
+        return max(0, len(self.traces) - 1)
+
+
+def chunk_program(job: Job, stretch: Stretch, state: TrainState) -> Program:
+    """A program (state, number of updates) -> state, metrics [seed, update, ...]."""
+    traces: list[str] = []
     step = functools.partial(
         train_step, job.env, stretch.algorithm, job.num_steps, job.sequence_length
     )
@@ -227,7 +270,10 @@ def chunk_program(job: Job, stretch: Stretch, state: TrainState):
         return jax.lax.fori_loop(0, count, one_update, (state, empty))
 
     def all_seeds(state: TrainState, count: jax.Array):
-        return jax.vmap(one_seed, (0, None))(state, count)
+        traces.append(", ".join(stretch.lineup))  # runs while tracing only
+        # One seed after the other inside the program: mapping them side by side doubles the batch axes of
+        # every product and runs at a quarter of the speed on a CPU (docs/decisions).
+        return jax.lax.map(lambda one: one_seed(one, count), state)
 
     layout = _layout(state)
     sharded = jax.shard_map(
@@ -239,7 +285,8 @@ def chunk_program(job: Job, stretch: Stretch, state: TrainState):
     )
     # Placements are said on both sides: what comes out must go back in without compiling again.
     placed = jax.tree.map(lambda spec: NamedSharding(_mesh(job), spec), layout)
-    return jax.jit(sharded, donate_argnums=0, in_shardings=(placed, None), out_shardings=(placed, None))
+    run = jax.jit(sharded, donate_argnums=0, in_shardings=(placed, None), out_shardings=(placed, None))
+    return Program(run, traces)
 
 
 def evaluation_program(job: Job, stretch: Stretch):
@@ -293,7 +340,8 @@ def _columns(job: Job, name: str, value: np.ndarray, steps: np.ndarray) -> dict[
 
 
 def joined(*tables: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {column: np.concatenate([table[column] for table in tables]) for column in tables[0]}
+    filled = [table for table in tables if table]
+    return {name: np.concatenate([table[name] for table in filled]) for name in (filled[0] if filled else ())}
 
 
 def save(job: Job, folder: RunFolder, state: TrainState, updates: int, score: float | None = None) -> None:
@@ -310,13 +358,13 @@ def _evaluation_keys(job: Job, updates: int) -> Key:
     return jax.vmap(jax.random.fold_in, (0, None))(jnp.stack(keys), updates)
 
 
-def _progress(job: Job, updates: int, count: int, seconds: float, metrics: Metrics) -> Progress:
+def _progress(job: Job, updates: int, count: int, seconds: dict[str, float], metrics: Metrics) -> Progress:
     returns = np.asarray(metrics["return"])[:, :count].reshape(-1, job.env.num_agents)
     ended = returns[np.isfinite(returns[:, 0])][-job.seeds :]
     return Progress(
         step=updates * job.steps_per_update,
         total_steps=job.num_updates * job.steps_per_update,
-        seconds=seconds,
+        seconds=seconds.get("train", 0.0) + seconds.get("compile", 0.0),
         chunk_steps=count * job.steps_per_update * job.seeds,
         seeds=job.seeds,
         returns=ended.mean(axis=0) if len(ended) else np.full(job.env.num_agents, np.nan),

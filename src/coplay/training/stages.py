@@ -54,7 +54,7 @@ def fit(
 ) -> Callable:
     """A function (weights, optimiser state, batch, count, key) -> weights, state, metrics.
 
-    `loss` gives sums over a chunk's counted rows: the loss itself, and figures by name. Both are divided
+    Weights are a dict of networks by name. `loss` gives sums over a chunk's counted rows: the loss itself, and figures by name. Both are divided
     by the number of counted rows of the whole minibatch, over all devices; `count(chunk)` tells it.
     """
 
@@ -65,7 +65,7 @@ def fit(
             weights, optimiser_state = carry
             gradient, sums = _summed_gradient(loss, count, weights, minibatch)
             updates, optimiser_state = optimiser.update(gradient, optimiser_state, weights)
-            sums["grad_norm"] = optax.global_norm(gradient)
+            sums |= {f"grad_norm/{name}": optax.global_norm(part) for name, part in gradient.items()}
             return (optax.apply_updates(weights, updates), optimiser_state), sums
 
         def one_epoch(carry, _):

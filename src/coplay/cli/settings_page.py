@@ -1,0 +1,61 @@
+"""docs/settings.md, made from the settings themselves: `make docs`."""
+
+
+from coplay.algorithms import ALGORITHMS, DESCRIPTIONS
+from coplay.envs import ENVIRONMENTS, GAMES
+from coplay.experiment import EvaluationConfig, Experiment, RolloutConfig, SavingConfig, experiment_names
+from coplay.experiment import read_experiment
+from coplay.settings import describe_type, field_docs, field_types
+
+
+def page() -> str:
+    """The whole page."""
+    top = Experiment()
+    parts = [
+        "# Settings",
+        "Made from the code by `make docs`; do not edit. A TOML names only what differs from these defaults; on the "
+        "command line any of them is `--name value` (or `--section.name value`).",
+        "## The experiment",
+        _table(Experiment, top, skip={"rollout", "evaluation", "saving", *ALGORITHMS}),
+        "A line-up that takes over later is written as `[[schedule]]` with `after` (steps) and `lineup`.",
+    ]
+    for section, config in (("rollout", RolloutConfig), ("evaluation", EvaluationConfig), ("saving", SavingConfig)):
+        parts += [f"## `[{section}]`", _table(config, getattr(top, section))]
+    for name in ALGORITHMS:
+        parts += [f"## `[{name}]`", DESCRIPTIONS[name], _table(type(getattr(top, name)), getattr(top, name))]
+    for name, make in ENVIRONMENTS.items():
+        options = make().options
+        parts += [f"## `[game_options]` of `{name}`", GAMES[name], _table(type(options), options)]
+    parts += ["## Shipped experiments", _experiments()]
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(cls: type, values, skip: set[str] = frozenset()) -> str:
+    docs = field_docs(cls)
+    rows = ["| Setting | Default | Type | Meaning |", "| --- | --- | --- | --- |"]
+    for name, kind in field_types(cls).items():
+        if name not in skip:
+            rows.append(f"| `{name}` | {_show(getattr(values, name))} | {_cell(describe_type(kind))} | {docs.get(name, '')} |")
+    return "\n".join(rows)
+
+
+def _show(value) -> str:
+    if value in ("", (), {}, None):
+        return "none"
+    if isinstance(value, tuple):
+        return f"`{list(value)}`"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _experiments() -> str:
+    rows = ["| Experiment | Question |", "| --- | --- |"]
+    rows += [f"| `{name}` | {read_experiment(name).description} |" for name in experiment_names()]
+    return "\n".join(rows)
+
+
+if __name__ == "__main__":
+    print(page(), end="")

@@ -1,0 +1,63 @@
+"""Every algorithm, with every kind of weights: it learns something finite, the same way from the same seed."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from coplay.algorithms import ALGORITHMS, DESCRIPTIONS
+from coplay.algorithms.sharing import PARAMETERS
+from coplay.diagnostics.metrics import METRICS
+from coplay.training import loop
+from tests.small import same_bits, small_job
+
+
+def one_chunk(work, updates=2):
+    state = loop.seat(work, work.stretches[0], None, 0)
+    before = jax.device_get(state.params)
+    state, metrics = loop.chunk_program(work, work.stretches[0], state).run(state, jnp.int32(updates))
+    metrics = {name: np.asarray(value)[0, :updates] for name, value in metrics.items()}
+    return before, jax.device_get(state.params), metrics
+
+
+def changes(name, parameters, network="mlp"):
+    board = {"game_options.observation": "board"} if "cnn" in network else {}
+    return {f"{name}.parameters": parameters, f"{name}.network": network, "rollout.sequence_length": 5} | board
+
+
+@pytest.mark.parametrize("parameters", PARAMETERS)
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_it_learns_something_finite_the_same_way_twice(name, parameters):
+    work = small_job(f"{name}_4h1s_4x4", **changes(name, parameters))
+    before, after, metrics = one_chunk(work)
+    assert same_bits(after, one_chunk(work)[1])
+    for path, leaf in jax.tree_util.tree_flatten_with_path(after)[0]:
+        assert np.isfinite(leaf).all(), jax.tree_util.keystr(path)
+    moved = jax.tree.map(lambda a, b: not np.array_equal(a, b), before, after)
+    still = [jax.tree_util.keystr(p) for p, m in jax.tree_util.tree_flatten_with_path(moved)[0] if not m]
+    assert all("identity" in path for path in still), f"never updated: {still}"
+    assert np.allclose(metrics["policy/ratio"], 1.0, atol=0.1)
+
+
+@pytest.mark.parametrize("network", ["gru", "cnn", "cnn_gru"])
+def test_it_learns_with_every_network(network):
+    _, after, metrics = one_chunk(small_job(**changes("ppo", "per_agent", network)), updates=1)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(after))
+    assert np.isfinite(metrics["policy/loss"]).all()
+
+
+def test_every_metric_is_described():
+    _, _, metrics = one_chunk(small_job(), updates=1)
+    assert set(metrics) <= set(METRICS)
+
+
+def test_every_algorithm_is_described():
+    assert set(DESCRIPTIONS) == set(ALGORITHMS)
+
+
+def test_agents_start_from_different_weights_and_shared_ones_from_one():
+    own = small_job().stretches[0].algorithm.init(jax.random.key(0))["ppo"].own["group"]
+    first = own["policy"].layers[0].weight
+    assert all(not np.array_equal(first[0], first[i]) for i in range(1, 4))
+    shared = small_job(**{"ppo.parameters": "shared"}).stretches[0].algorithm.init(jax.random.key(0))["ppo"]
+    assert shared.common["group"]["policy"].layers[0].weight.ndim == 2

@@ -1,0 +1,121 @@
+"""Training does not care how players are named, and no learner learns from another's reward."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from coplay.envs.seats import renamed
+from coplay.experiment import build, job
+from coplay.players.lineup import _map_seated
+from coplay.training import loop
+from coplay.training.rollout import collect
+from coplay.types import Seated
+from tests.small import same_bits, small, small_job
+
+ORDER = np.array([1, 2, 3, 0])
+
+
+def rename_state(env, state):
+    """The same moment of training with seat i called what was seat ORDER[i]; [seed, ...] leaves."""
+
+    def rows(seated: Seated) -> Seated:
+        return Seated(own=jax.tree.map(lambda x: x[:, ORDER], seated.own), common=seated.common)
+
+    actor = state.actor
+    timestep = actor.timestep
+    renamed_step = dataclasses.replace(
+        timestep,
+        **{
+            name: getattr(timestep, name)[:, :, ORDER]
+            for name in ("observation", "legal", "reward", "active", "terminated")
+        },
+    )
+    states = jax.vmap(jax.vmap(lambda s: env.rename(s, jnp.asarray(ORDER))))(actor.env_state)
+    return dataclasses.replace(
+        state,
+        params=_map_seated(rows, state.params),
+        learner=_map_seated(rows, state.learner),
+        actor=dataclasses.replace(
+            actor, env_state=states, timestep=renamed_step, episode_return=actor.episode_return[:, :, ORDER]
+        ),
+    )
+
+
+def trained(work, state, updates):
+    copied = jax.tree.map(lambda x: x.copy(), state)  # the program takes its argument's memory
+    placed = loop.seat(work, work.stretches[0], copied, -1)
+    return loop.chunk_program(work, work.stretches[0], placed).run(placed, jnp.int32(updates))
+
+
+def both_ways(updates, **changes):
+    """Trained and then renamed, and renamed and then trained."""
+    work = small_job(**changes)
+    start = loop.start(work, work.stretches[0])
+    again = rename_state(work.env, start)
+    after, metrics = trained(work, start, updates)
+    built = build(small(**changes))
+    other = job(built)._replace(env=renamed(work.env, ORDER.tolist()))
+    renamed_after, renamed_metrics = trained(other, again, updates)
+    return rename_state(work.env, after), metrics, renamed_after, renamed_metrics
+
+
+def test_renaming_players_in_a_circle_permutes_training_to_the_bit():
+    after, metrics, renamed_after, renamed_metrics = both_ways(updates=3)
+    assert same_bits(after.params, renamed_after.params)
+    assert same_bits(after.learner, renamed_after.learner)
+    assert same_bits(after.actor, renamed_after.actor)
+    for name, value in metrics.items():
+        value = np.asarray(value)[:, :3]
+        expected = value[..., ORDER] if value.ndim == 3 else value
+        np.testing.assert_array_equal(np.asarray(renamed_metrics[name])[:, :3], expected, err_msg=name)
+
+
+@pytest.mark.parametrize("parameters", ["shared", "shared_with_id"])
+def test_renaming_pooled_players_changes_no_more_than_rounding(parameters):
+    after, _, renamed_after, _ = both_ways(updates=1, **{"ppo.parameters": parameters})
+    for a, b in zip(jax.tree.leaves(after.params), jax.tree.leaves(renamed_after.params), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("j", range(4))
+def test_a_learner_is_moved_by_its_own_reward_and_no_other(j):
+    work = _reward_job()
+    algorithm, state, trajectory, update = work
+    base = update(trajectory)
+    others = np.arange(4) != j
+    rewards = trajectory.steps.after.reward
+    spoiled = _with_reward(trajectory, jnp.where(jnp.asarray(others)[None, None, :], rewards + 5.0, rewards))
+    own = _with_reward(trajectory, jnp.where(jnp.asarray(others)[None, None, :], rewards, rewards + 5.0))
+    assert _same_row(base, update(spoiled), j), "another player's reward reached this learner"
+    assert not _same_row(base, update(own), j), "this learner's own reward did not reach it"
+
+
+_CACHE = {}
+
+
+def _reward_job():
+    if not _CACHE:
+        work = small_job()
+        algorithm = work.stretches[0].algorithm
+        state = jax.tree.map(lambda x: x[0], loop.start(work, work.stretches[0]))
+        _, trajectory, _ = jax.jit(
+            lambda p, a, k: collect(work.env, algorithm, p, a, k, work.num_steps, work.sequence_length)
+        )(state.params, state.actor, jax.random.key(3))
+        update = jax.jit(
+            lambda t: algorithm.learn.update(state.params, state.learner, t, jax.random.key(4))[0]
+        )
+        _CACHE["job"] = (algorithm, state, trajectory, update)
+    return _CACHE["job"]
+
+
+def _with_reward(trajectory, reward):
+    after = dataclasses.replace(trajectory.steps.after, reward=reward)
+    return dataclasses.replace(trajectory, steps=dataclasses.replace(trajectory.steps, after=after))
+
+
+def _same_row(a, b, j):
+    row = jax.tree.map(lambda x: x[j], (a["ppo"].own, b["ppo"].own))
+    return same_bits(*row)
