@@ -33,7 +33,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "coin game": ("coin_game", {}),
     "coin game, share": ("coin_game", {"tie": "share"}),
     "dilemma": ("prisoners_dilemma", {}),
-    "pennies, hidden time": ("matching_pennies", {"continue_probability": 0.9}),
+    "pennies, hidden time": ("matching_pennies", {"continue_probability": 0.8}),
     "specialisation": ("specialisation", {"rounds": 3}),
     "specialisation, eight, shared": ("specialisation", {"num_agents": 8, "rounds": 3, "reward": "shared"}),
 }
@@ -184,7 +184,7 @@ def random_returns(name: str, num_games: int = 10_000) -> np.ndarray:
         start_key, walk_key = jax.random.split(key)
         state, first = env.reset(start_key)
         start = (state, first.legal, jnp.bool_(True), jnp.zeros(env.num_agents))
-        steps = min(env.horizon, 200)  # with hidden time, 0.9**200 of the games go on: none
+        steps = min(env.horizon, 100)  # with hidden time, 0.8**100 of the games go on: none
         return jax.lax.scan(one_step, start, jax.random.split(walk_key, steps))[0][-1]
 
     return np.asarray(jax.jit(jax.vmap(one_game))(jax.random.split(jax.random.key(11), num_games)))

@@ -13,7 +13,7 @@ from scipy.stats import chi2
 from coplay.envs import coin_game, matrix, snowdrift, specialisation, stag_hunt
 from coplay.players.catalogue import PLAYERS, describe, make_player, player_names, players_of
 from coplay.players.scripted import random_player, scripted
-from tests.players.play import keep_all, play
+from tests.players.play import compiled, keep_all, play
 
 GAMES = {
     "stag_hunt": stag_hunt.make(size=4, observation="entities"),
@@ -47,7 +47,7 @@ def told(game):
     """By player: what it says of its latent states, actions and goals for seat 0, and what it draws."""
     env = GAMES[game]
     every = {name: made(game, name) for name in player_names(env)}
-    tell = jax.jit(lambda steps: {name: _told(env, player, steps) for name, player in every.items()})
+    tell = compiled(lambda steps: {name: _told(env, player, steps) for name, player in every.items()})
     return tell(moments(game))
 
 

@@ -1,4 +1,7 @@
-"""Plays many games at once with given players, and keeps what a test asks for."""
+"""Plays many games at once with given players, and keeps what a test asks for.
+
+These programs run once, so that compiling them costs more than running them: they are compiled in haste.
+"""
 
 import dataclasses
 import functools
@@ -63,7 +66,7 @@ def _compiled(env, seated, num_envs, num_steps, keep, again):
             lambda carry, key: step(params, carry, key), carry, jax.random.split(play_key, num_steps)
         )[1]
 
-    return jax.jit(run)
+    return compiled(run, optimised=num_envs * num_steps > 50_000)
 
 
 def _where(over, new, old):
@@ -71,9 +74,9 @@ def _where(over, new, old):
 
 
 @functools.cache
-def compiled(function):
-    """One program for what would otherwise be many small ones."""
-    return jax.jit(function)
+def compiled(function, optimised=False):
+    """In a fifth of the usual time; with `optimised`, in half of it, but nearly as fast to run."""
+    return jax.jit(function, compiler_options={"xla_backend_optimization_level": int(optimised)})
 
 
 def policy_of(player, timestep, latent=0, seat=0):
@@ -130,7 +133,7 @@ def guess(players, transition):
         first=jnp.broadcast_to(before.first[..., None], before.active.shape),
     )
     one = functools.partial(bayes_filter, players, jnp.ones(len(players)))
-    return jax.jit(jax.vmap(jax.vmap(one, 1, 1), 1, 1))(rows)
+    return compiled(jax.vmap(jax.vmap(one, 1, 1), 1, 1))(rows)
 
 
 def assert_mean(values, expected, floor=0.02):

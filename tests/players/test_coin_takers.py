@@ -22,7 +22,7 @@ UP, DOWN, LEFT, RIGHT, STAY = range(5)
 @functools.cache
 def game(tie="both"):
     env = coin_game.make(tie=tie)
-    return dataclasses.replace(env, reset=jax.jit(env.reset), step=jax.jit(env.step))
+    return dataclasses.replace(env, reset=compiled(env.reset), step=compiled(env.step))
 
 
 def after_moves(players, coin, owner, actions=(STAY, STAY)):
@@ -52,29 +52,20 @@ def test_a_coin_is_sought_across_the_edge():
 def test_tit_for_tat_takes_one_coin_for_one():
     env = game()
     player = tit_for_tat(env)
+    advance = compiled(player.advance)
     state, before = after_moves(players=(0, 4), coin=5, owner=0)  # seat 1 stands left of seat 0's coin
     _, robbed = env.step(state, jnp.array([STAY, RIGHT]), jax.random.key(1))
     _, spared = env.step(state, jnp.array([STAY, LEFT]), jax.random.key(1))
     assert_allclose(player.start(), [1, 0])
-    assert_allclose(
-        compiled(player.advance)(jnp.int32(0), before.observation[0], robbed.observation[0]), [0, 1]
-    )
-    assert_allclose(
-        compiled(player.advance)(jnp.int32(0), before.observation[0], spared.observation[0]), [1, 0]
-    )
+    assert_allclose(advance(jnp.int32(0), before.observation[0], robbed.observation[0]), [0, 1])
+    assert_allclose(advance(jnp.int32(0), before.observation[0], spared.observation[0]), [1, 0])
     # Seat 1 took another's coin: had it been out for revenge, it would have had it.
-    assert_allclose(
-        compiled(player.advance)(jnp.int32(1), before.observation[1], robbed.observation[1]), [1, 0]
-    )
-    assert_allclose(
-        compiled(player.advance)(jnp.int32(1), before.observation[1], spared.observation[1]), [0, 1]
-    )
+    assert_allclose(advance(jnp.int32(1), before.observation[1], robbed.observation[1]), [1, 0])
+    assert_allclose(advance(jnp.int32(1), before.observation[1], spared.observation[1]), [0, 1])
     # Its own coin pays nothing back.
     state, before = after_moves(players=(0, 4), coin=5, owner=1)
     _, own_taken = env.step(state, jnp.array([STAY, RIGHT]), jax.random.key(1))
-    assert_allclose(
-        compiled(player.advance)(jnp.int32(1), before.observation[1], own_taken.observation[1]), [0, 1]
-    )
+    assert_allclose(advance(jnp.int32(1), before.observation[1], own_taken.observation[1]), [0, 1])
     assert player.goal(jnp.int32(1), before.observation[1]) == env.goals.index("any coin")
 
 

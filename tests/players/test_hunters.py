@@ -18,7 +18,6 @@ from tests.players.play import (
     compiled,
     guess,
     keep_all,
-    keep_reward,
     play,
     policy_of,
     returns,
@@ -33,7 +32,7 @@ STAG, HARE = 0, 1
 def game(preset, **options):
     """A game whose single steps are compiled, because hand-made boards take them one by one."""
     env = stag_hunt.make(**stag_hunt.PRESETS[preset], **options)
-    return dataclasses.replace(env, reset=jax.jit(env.reset), step=jax.jit(env.step))
+    return dataclasses.replace(env, reset=compiled(env.reset), step=compiled(env.step))
 
 
 # --- on hand-made boards -------------------------------------------------------------------------
@@ -272,13 +271,11 @@ def test_the_optimum_sends_the_rest_home_when_there_is_not_prey_for_all():
 
 def test_the_optimum_plans_anew_in_every_episode():
     env = game("4h1s_4x4", observation="entities")
-    algorithm = optimum(env)
-    rewards = play(env, {(0, 1, 2, 3): algorithm}, 20, 70, jax.random.key(3), keep_reward, again=True)
-    transitions = play(env, {(0, 1, 2, 3): algorithm}, 20, 70, jax.random.key(3), keep_all, again=True)[0]
-    episodes_over = np.asarray(~transitions.after.active.any(axis=-1)).sum()
+    steps, _, _ = play(env, {(0, 1, 2, 3): optimum(env)}, 20, 70, jax.random.key(3), keep_all, again=True)
+    episodes_over = np.asarray(~steps.after.active.any(axis=-1)).sum()
     assert episodes_over > 100
     # Nobody is fed before the strike and everybody by it: 12 for every episode that is over.
-    assert np.asarray(rewards).sum() == 12 * episodes_over
+    assert np.asarray(steps.after.reward).sum() == 12 * episodes_over
 
 
 # --- how well they can be guessed ----------------------------------------------------------------

@@ -19,7 +19,7 @@ UP, DOWN, LEFT, RIGHT, STAY, REMOVE = range(6)
 @functools.cache
 def game():
     env = snowdrift.make()
-    return dataclasses.replace(env, reset=jax.jit(env.reset), step=jax.jit(env.step))
+    return dataclasses.replace(env, reset=compiled(env.reset), step=compiled(env.step))
 
 
 def on_board(players, drifts):
@@ -50,24 +50,17 @@ def test_a_cleaner_goes_to_the_nearest_drift_and_removes_it():
 def test_a_tired_cleaner_stops_after_its_removals():
     env = game()
     player = tired_cleaner(env, m=2)
+    advance = compiled(player.advance)
     state, before = on_board(players=(63, 0, 0, 0), drifts=(63, 62, 61, 60, 59, 58))
     state, removed = env.step(state, jnp.array([REMOVE, STAY, STAY, STAY]), jax.random.key(0))
     _, moved = env.step(state, jnp.array([LEFT, STAY, STAY, STAY]), jax.random.key(0))
-    assert_allclose(
-        compiled(player.advance)(jnp.int32(0), before.observation[0], removed.observation[0]), [0, 1, 0]
-    )
-    assert_allclose(
-        compiled(player.advance)(jnp.int32(1), removed.observation[0], moved.observation[0]), [0, 1, 0]
-    )
-    assert_allclose(
-        compiled(player.advance)(jnp.int32(1), before.observation[0], removed.observation[0]), [0, 0, 1]
-    )
+    assert_allclose(advance(jnp.int32(0), before.observation[0], removed.observation[0]), [0, 1, 0])
+    assert_allclose(advance(jnp.int32(1), removed.observation[0], moved.observation[0]), [0, 1, 0])
+    assert_allclose(advance(jnp.int32(1), before.observation[0], removed.observation[0]), [0, 0, 1])
     assert_allclose(policy_of(player, moved, latent=1)[REMOVE], 1)
     assert_allclose(policy_of(player, moved, latent=2)[REMOVE], 0)
     # Another's removal does not tire it.
-    assert_allclose(
-        compiled(player.advance)(jnp.int32(0), before.observation[1], removed.observation[1]), [1, 0, 0]
-    )
+    assert_allclose(advance(jnp.int32(0), before.observation[1], removed.observation[1]), [1, 0, 0])
 
 
 def test_in_a_whole_game_two_tired_cleaners_remove_two_drifts_each():

@@ -3,8 +3,11 @@
 import argparse
 import os
 
+from coplay.bench import ITEMS
+from coplay.bench.machine import machine
 from coplay.cli.output import people, print_json, print_table, refuse_rest
 from coplay.errors import BadInput, nearest
+from coplay.training.devices import prepare
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -13,12 +16,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def bench(arguments: argparse.Namespace, rest: list[str]) -> int:
     refuse_rest(rest, ["json"])
-    from coplay.training.devices import prepare
-
     prepare(os.cpu_count() or 1)
-    from coplay.bench import ITEMS
-    from coplay.bench.machine import machine
-
     for name in arguments.what:
         if name not in ITEMS:
             raise BadInput(f"there is nothing called {name!r} to measure; {nearest(name, ITEMS)}")

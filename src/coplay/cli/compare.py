@@ -4,6 +4,7 @@ import argparse
 
 from coplay.cli.output import print_json, print_table, refuse_rest, result
 from coplay.errors import BadInput
+from coplay.evaluation.compare import compare_runs
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,8 +19,6 @@ def compare(arguments: argparse.Namespace, rest: list[str]) -> int:
         raise BadInput("compare takes two run folders or more")
     if not 0 < arguments.last <= 1:
         raise BadInput(f"--last {arguments.last} must lie between 0 and 1")
-    from coplay.evaluation.compare import compare_runs
-
     compared = compare_runs(arguments.runs, arguments.metric, arguments.last)
     if arguments.json:
         print_json(compared)

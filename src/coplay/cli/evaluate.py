@@ -2,8 +2,10 @@
 
 import argparse
 
+from coplay import runs
 from coplay.cli.output import print_json, print_table, refuse_rest, result
 from coplay.errors import BadInput
+from coplay.experiment import parse_run
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,9 +21,6 @@ def evaluate(arguments: argparse.Namespace, rest: list[str]) -> int:
     refuse_rest(rest, ["json", "episodes", "seed", "greedy", "sample"])
     if arguments.episodes < 1:
         raise BadInput(f"--episodes {arguments.episodes} must be at least 1")
-    from coplay import runs
-    from coplay.experiment import parse_run
-
     reference = parse_run(arguments.run)
     run = runs.load(reference.path)
     only = reference.seed if ":" in arguments.run.partition("@")[2] else None

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from coplay import __version__
 from coplay.cli import verbs
 from coplay.errors import BadInput, nearest
+from coplay.training.devices import keep_compiled_programs
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,8 +44,6 @@ def _run(arguments: list[str]) -> int:
     if parsed.verb is None:
         parser.print_help()
         return 0
-    from coplay.training.devices import keep_compiled_programs
-
     keep_compiled_programs()
     return parsed.call(parsed, rest)
 

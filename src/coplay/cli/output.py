@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from coplay.errors import BadInput
+from coplay.errors import BadInput, nearest
 
 people = Console(stderr=True, highlight=False, soft_wrap=True)  # progress and notes
 result = Console(highlight=False, soft_wrap=True)  # what was asked for
@@ -43,8 +43,6 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: st
 
 def refuse_rest(rest: list[str], known: Iterable[str]) -> None:
     """For verbs that take no settings: an unknown option is one sentence with the nearest known one."""
-    from coplay.errors import nearest
-
     if rest:
         given = rest[0].partition("=")[0].lstrip("-")
         hint = nearest(given, known)

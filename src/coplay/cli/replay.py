@@ -4,8 +4,12 @@ import argparse
 import time
 from pathlib import Path
 
+from coplay import runs
 from coplay.cli.output import print_json, refuse_rest, result
 from coplay.errors import BadInput
+from coplay.experiment import parse_run
+from coplay.reports.episodes import load_episode
+from coplay.reports.replay import as_gif, as_text
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,9 +24,6 @@ def replay(arguments: argparse.Namespace, rest: list[str]) -> int:
     refuse_rest(rest, ["json", "gif", "seed", "greedy", "speed"])
     if arguments.gif and not arguments.gif.endswith(".gif"):
         raise BadInput(f"--gif {arguments.gif!r} should end in .gif")
-    from coplay.reports.episodes import load_episode
-    from coplay.reports.replay import as_gif, as_text
-
     path = _episode_path(arguments)
     episode = load_episode(path)
     if arguments.gif:
@@ -49,9 +50,6 @@ def _episode_path(arguments: argparse.Namespace) -> Path:
         if not Path(arguments.run).is_file():
             raise BadInput(f"there is no episode file {arguments.run!r}")
         return Path(arguments.run)
-    from coplay import runs
-    from coplay.experiment import parse_run
-
     reference = parse_run(arguments.run)
     run = runs.load(reference.path)
     mode = "greedy" if arguments.greedy else "sample"

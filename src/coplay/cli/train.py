@@ -6,6 +6,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from coplay import experiment as experiments
+from coplay import plan as plans
+from coplay import runs
 from coplay.cli.output import people, print_json, refuse_rest, result
 from coplay.errors import BadInput
 
@@ -38,8 +41,6 @@ def _whole(text: str) -> int:
 
 
 def train(arguments: argparse.Namespace, rest: list[str]) -> int:
-    from coplay import experiment as experiments
-
     overrides = parse_overrides(rest)
     for name in ("seeds", "seed", "steps"):
         if getattr(arguments, name) is not None:
@@ -47,8 +48,6 @@ def train(arguments: argparse.Namespace, rest: list[str]) -> int:
     experiment = experiments.read_experiment(arguments.experiment, overrides)
     if arguments.dry_run:
         return _dry_run(experiment, arguments.json)
-    from coplay import runs
-
     watcher = LiveLine()
     label = Path(arguments.experiment).stem
     out = arguments.out or runs.default_name(label)
@@ -59,8 +58,6 @@ def train(arguments: argparse.Namespace, rest: list[str]) -> int:
 
 def resume(arguments: argparse.Namespace, rest: list[str]) -> int:
     refuse_rest(rest, ["json", "steps"])
-    from coplay import runs
-
     watcher = LiveLine()
     with watcher:
         run = runs.resume(arguments.run, arguments.steps, watcher)
@@ -83,11 +80,7 @@ def parse_overrides(rest: Sequence[str]) -> dict[str, str]:
 
 
 def _dry_run(experiment, as_json: bool) -> int:
-    from coplay import experiment as experiments
-    from coplay import plan as plans
-    from coplay.runs import resolve
-
-    experiment = resolve(experiment)
+    experiment = runs.resolve(experiment)
     planned = plans.plan(experiments.build(experiment))
     if as_json:
         print_json({"settings": experiments.as_tables(experiment), "plan": planned})
@@ -117,7 +110,7 @@ def print_plan(planned, console) -> None:
     )
 
 
-class LiveLine:
+class LiveLine(runs.Watcher):
     """A line that keeps moving on a terminal, and one now and then elsewhere; stops when asked to."""
 
     def __init__(self):

@@ -1,0 +1,129 @@
+"""Whatever a user gets wrong: one sentence, exit code 2, nothing compiled, nothing written."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from coplay.cli.main import main
+
+
+def refused(capsys, *arguments) -> str:
+    assert main([str(a) for a in arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    lines = captured.err.strip().splitlines()
+    assert len(lines) == 1, captured.err
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--learning_rat", "1"], ["--learning_rat", "did you mean '--learning_rate'"]),
+        (["--learning_rate", "fast"], ["learning_rate='fast'", "a number"]),
+        (["--network", "mpl"], ["mpl", "did you mean 'mlp'"]),
+        (["--stags", "14"], ["stags=14", "16 cells"]),
+        (["--players", "0"], ["players=0"]),
+        (["--num_envs", "30"], ["num_envs=30", "multiple"]),
+        (["--lineup", '["ppo"]'], ["4 seats"]),
+        (["--lineup", '["ppo","nearest_stg","random","random"]'], ["nearest_stg", "did you mean 'nearest_stag'"]),
+        (["--lineup", '["ppo","runs/none","random","random"]'], ["runs/none", "not a run folder"]),
+        (["--game", "4h1s_4x5"], ["4h1s_4x5", "did you mean"]),
+        (["--every", "3"], ["--evaluation.every or --saving.every"]),
+        (["--seeds", "0"], ["seeds=0"]),
+        (["--network", "cnn"], ["board"]),
+        (["--discount", "1.5"], ["discount=1.5", "between 0 and 1"]),
+        (["--total_steps", "0"], ["total_steps=0"]),
+    ],
+)
+def test_a_bad_setting_is_named_and_refused(capsys, tmp_path, arguments, words):
+    message = refused(capsys, "train", "ppo_4h1s_4x4", "--out", tmp_path / "run", *arguments)
+    for word in words:
+        assert word in message, message
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_unknown_key_in_a_toml_names_file_and_line(capsys, tmp_path):
+    toml = tmp_path / "mine.toml"
+    toml.write_text('game = "4h1s_4x4"\n\n[ppo]\nlearning_rat = 1e-3\n')
+    message = refused(capsys, "train", toml)
+    assert f"{toml}, line 4" in message
+    assert "learning_rate" in message
+
+
+def test_a_wrong_type_in_a_toml_names_the_line(capsys, tmp_path):
+    toml = tmp_path / "mine.toml"
+    toml.write_text('game = "4h1s_4x4"\n[rollout]\nnum_envs = "many"\n')
+    assert "line 3: rollout.num_envs='many' should be a whole number" in refused(capsys, "train", toml)
+
+
+def test_broken_toml_is_one_sentence(capsys, tmp_path):
+    toml = tmp_path / "mine.toml"
+    toml.write_text("game = \n")
+    assert "not valid TOML" in refused(capsys, "train", toml)
+
+
+def test_an_unknown_experiment_names_the_nearest(capsys):
+    assert "did you mean 'ppo_4h1s_4x4'" in refused(capsys, "train", "ppo_4h1s_4x")
+
+
+def test_an_unknown_verb_names_the_nearest(capsys):
+    assert "did you mean 'train'" in refused(capsys, "trian")
+
+
+def test_a_folder_that_holds_anything_is_not_written_into(capsys, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "thesis.tex").write_text("dear")
+    refused(capsys, "train", "ppo_4h1s_4x4", "--out", tmp_path / "run", "--steps", "1000")
+    assert (tmp_path / "run" / "thesis.tex").read_text() == "dear"
+    assert [p.name for p in (tmp_path / "run").iterdir()] == ["thesis.tex"]
+
+
+def test_a_folder_below_a_file_is_refused(capsys, tmp_path):
+    (tmp_path / "file").write_text("")
+    refused(capsys, "train", "ppo_4h1s_4x4", "--out", tmp_path / "file" / "run", "--steps", "1000")
+
+
+def test_a_run_that_would_not_fit_in_memory_is_refused_with_the_field_to_lower(capsys, tmp_path):
+    message = refused(
+        capsys, "train", "ppo_4h1s_4x4", "--out", tmp_path / "run", "--num_envs", "4000000", "--num_steps", "4000"
+    )
+    assert "GiB" in message
+    assert "num_envs" in message
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "resume", "replay"])
+def test_what_is_no_run_folder_is_refused(capsys, tmp_path, verb):
+    assert "not a run folder" in refused(capsys, verb, tmp_path)
+
+
+def test_compare_wants_two_runs(capsys, tmp_path):
+    assert "two run folders" in refused(capsys, "compare", tmp_path)
+
+
+@pytest.mark.parametrize("verb", ["games", "algorithms", "players"])
+def test_catalogues_speak_json(capsys, verb):
+    assert main([verb, "--json"]) == 0
+    entries = json.loads(capsys.readouterr().out)
+    assert entries
+    assert all(entry["description"] for entry in entries)
+
+
+def test_a_dry_run_prints_settings_and_size_and_trains_nothing(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "ppo_4h1s_4x4", "--dry-run", "--json", "--devices", "1"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    # four agents, each with two networks: (56*64+64) + (64*64+64) + head, heads of 7 and 1 outputs
+    one = 2 * (56 * 64 + 64 + 64 * 64 + 64) + (64 * 7 + 7) + (64 + 1)
+    assert plan["plan"]["parameters"] == 4 * one
+    assert plan["settings"]["ppo"]["learning_rate"] == 0.001
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["evaluate", "--help"], ["--version"]])
+def test_help_is_printed(arguments):
+    done = subprocess.run([sys.executable, "-m", "coplay.cli.main", *arguments], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "coplay" in done.stdout

@@ -1,0 +1,107 @@
+"""A run's whole life on the command line: train, stop, resume, evaluate, replay, compare."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from coplay import runs
+from coplay.cli.main import main
+from tests.small import small
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs") / "flow"
+    changes = {"evaluation.every": 2, "evaluation.episodes": 4}
+    return runs.train(small(seeds=3, **changes), path)
+
+
+def as_json(capsys, *arguments):
+    assert main([*map(str, arguments), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_evaluate_gives_the_promised_fields(capsys, run):
+    score = as_json(capsys, "evaluate", run.path, "--episodes", 16)
+    assert score["seeds"] == 3
+    assert score["episodes"] == 16
+    assert score["mode"] == "sample"
+    assert score["ceiling"] == 3.0
+    assert len(score["per_seat"]) == 4
+    assert set(score["outcomes"]) == {"stags", "hares"}
+    low, high = score["interval"]
+    assert low <= score["mean_return"] <= high
+    assert abs(sum(score["per_seat"]) / 4 - score["mean_return"]) < 1e-5
+
+
+def test_the_return_is_what_the_prey_was_worth(capsys, run):
+    score = as_json(capsys, "evaluate", run.path, "--episodes", 64)
+    worth = (10 * score["outcomes"]["stags"] + score["outcomes"]["hares"]) / 4
+    assert abs(worth - score["mean_return"]) < 1e-4
+
+
+def test_one_seed_of_the_best_checkpoint_can_be_chosen(capsys, run):
+    score = as_json(capsys, "evaluate", f"{run.path}@best:2", "--greedy", "--episodes", 16)
+    assert score["seeds"] == 1
+    assert score["mode"] == "greedy"
+
+
+def test_replay_writes_a_gif_and_shows_text(capsys, run, tmp_path):
+    shown = as_json(capsys, "replay", run.path, "--gif", tmp_path / "game.gif", "--seed", 3)
+    assert (tmp_path / "game.gif").read_bytes()[:3] == b"GIF"
+    assert 1 <= shown["length"] <= 35
+    assert main(["replay", str(run.path), "--speed", "0", "--seed", "3"]) == 0
+    assert "step" in capsys.readouterr().out.lower()
+
+
+def test_compare_sees_that_a_run_coincides_with_itself(capsys, run):
+    pair = as_json(capsys, "compare", run.path, run.path)["pairs"][0]
+    assert pair["coincide"] is True
+    assert pair["iqm"] == 0.0
+    assert pair["probability_of_improvement"] == 0.5
+
+
+def test_the_report_names_every_seat(run):
+    page = run.folder.report.read_text()
+    assert "4h1s_4x4" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+
+
+COMMAND = [
+    sys.executable, "-m", "coplay.cli.main", "train", "ppo_4h1s_4x4", "--num_envs", "16", "--num_steps", "10",
+    "--hidden", "[8,8]", "--devices", "1", "--evaluation.every", "0", "--steps", "400000000",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_saves_and_says_how_to_go_on(tmp_path, number, code):
+    path = tmp_path / "stopped"
+    process = subprocess.Popen([*COMMAND, "--out", str(path)], stderr=subprocess.PIPE, text=True, env=os.environ)
+    deadline = time.monotonic() + 120
+    while not list(path.glob("metrics/part-*")) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    process.send_signal(number)
+    _, printed = process.communicate(timeout=120)
+    assert process.returncode == code, printed
+    assert f"coplay resume {path}" in printed
+    assert list(path.glob("checkpoints/*.json"))
+
+
+def test_a_run_in_use_is_left_alone(tmp_path, run, capsys):
+    holder = (
+        "import sys, time; from coplay.training.run_folder import RunFolder\n"
+        "with RunFolder.open(sys.argv[1]).lock():\n    print('held', flush=True); time.sleep(60)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", holder, str(run.path)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == "held"
+        assert main(["resume", str(run.path), "--steps", "2000"]) == 2
+        assert "another process" in capsys.readouterr().err
+    finally:
+        process.kill()
