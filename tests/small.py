@@ -40,10 +40,14 @@ def small_job(name: str = "ppo_4h1s_4x4", **changes):
 
 def same_bits(a, b) -> bool:
     def raw(x):
-        return np.asarray(jax.random.key_data(x) if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else x)
+        return np.asarray(
+            jax.random.key_data(x) if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else x
+        )
 
     leaves_a, leaves_b = jax.tree.leaves(a), jax.tree.leaves(b)
     return len(leaves_a) == len(leaves_b) and all(
-        np.array_equal(raw(x), raw(y), equal_nan=True) if raw(x).dtype.kind == "f" else np.array_equal(raw(x), raw(y))
+        np.array_equal(raw(x), raw(y), equal_nan=True)
+        if raw(x).dtype.kind == "f"
+        else np.array_equal(raw(x), raw(y))
         for x, y in zip(leaves_a, leaves_b, strict=True)
     )

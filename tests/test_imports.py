@@ -53,7 +53,9 @@ def test_a_room_imports_only_the_rooms_it_stands_on(room):
 
 
 def test_every_room_has_a_rule():
-    rooms = {p.stem for p in SOURCE.glob("*.py")} | {p.name for p in SOURCE.iterdir() if (p / "__init__.py").exists()}
+    rooms = {p.stem for p in SOURCE.glob("*.py")} | {
+        p.name for p in SOURCE.iterdir() if (p / "__init__.py").exists()
+    }
     assert rooms - {"__init__", "cli"} == set(MAY_IMPORT), "a new room needs a line in MAY_IMPORT"
 
 

@@ -91,7 +91,9 @@ class Experiment:
     algorithm: str = "ppo"  # in every seat, where no line-up is given
     lineup: tuple[str, ...] = ()  # who sits where: algorithm, scripted player, run folder or file.py:function
     schedule: tuple[Phase, ...] = ()  # line-ups that take over after so many steps
-    seats: Literal["fixed", "shuffled"] = "fixed"  # shuffled: new seats every episode; scores follow the learner
+    seats: Literal["fixed", "shuffled"] = (
+        "fixed"  # shuffled: new seats every episode; scores follow the learner
+    )
     seed: int = 0  # of the first seed; the others count on from it
     seeds: int = 1  # trained side by side in one program
     devices: int = 0  # parts the environments are split into; 0: one per core where networks are narrow
@@ -355,7 +357,10 @@ def _evaluation(env: Environment, config: EvaluationConfig, algorithm: Algorithm
 
     def evaluate(params: Params, key: Key) -> Metrics:
         scores = play_episodes(env, player, params, key, config.episodes)
-        return {"eval/return": jnp.mean(scores.episode_return, axis=0), "eval/length": jnp.mean(scores.length)}
+        return {
+            "eval/return": jnp.mean(scores.episode_return, axis=0),
+            "eval/length": jnp.mean(scores.length),
+        }
 
     return evaluate
 
@@ -381,7 +386,7 @@ def parse_run(name: str) -> RunReference:
 
 def is_run(name: str) -> bool:
     path = Path(name.partition("@")[0])
-    return (path / "experiment.toml").is_file() or "/" in name and ".py:" not in name
+    return (path / "experiment.toml").is_file() or ("/" in name and ".py:" not in name)
 
 
 def read_run(folder: RunFolder) -> Experiment:
@@ -410,8 +415,8 @@ def frozen_run(name: str, env: Environment):
     built = build(read_run(folder))
     if (built.env.name, built.env.observation_size) != (env.name, env.observation_size):
         raise BadInput(
-            f"{name} was trained on {built.experiment.game} with rows of {built.env.observation_size} numbers "
-            f"and cannot sit in {env.name} with {env.observation_size}"
+            f"{name} was trained on {built.experiment.game} with rows of {built.env.observation_size} "
+            f"numbers and cannot sit in {env.name} with {env.observation_size}"
         )
     params, _ = load_params(built, folder, reference.best)
     seeds = jax.tree.leaves(params)[0].shape[0]

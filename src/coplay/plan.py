@@ -59,8 +59,8 @@ def refuse_if_too_large(planned: Plan) -> None:
     if planned.memory_bytes > free:
         field = "seeds" if planned.seeds > 1 else "num_envs"
         raise BadInput(
-            f"this run needs about {planned.memory_bytes / 2**30:.1f} GiB and {free / 2**30:.1f} GiB are free; "
-            f"lower {field} (or num_steps)"
+            f"this run needs about {planned.memory_bytes / 2**30:.1f} GiB and {free / 2**30:.1f} GiB are "
+            f"free; lower {field} (or num_steps)"
         )
 
 
@@ -87,14 +87,16 @@ def _memory(built: Built, stretch: Stretch, params) -> int:
         )[1]
 
     shapes = jax.eval_shape(one_round, jax.random.key(0))
-    leaves = [leaf for leaf in jax.tree.leaves(shapes) if not jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)]
-    return int(COPIES * work.seeds * sum(leaf.size * leaf.dtype.itemsize for leaf in leaves))
+    held = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
+    return int(COPIES * work.seeds * held)
 
 
 def _seconds(built: Built, weights: int) -> float:
     """A rough guess; the progress line knows better after a few chunks."""
     experiment = built.experiment
-    epochs = max([getattr(experiment, m.name).epochs for m in built.members if m.name in ALGORITHMS], default=0)
+    epochs = max(
+        [getattr(experiment, m.name).epochs for m in built.members if m.name in ALGORITHMS], default=0
+    )
     steps = experiment.rollout.total_steps * experiment.seeds
     flops = 2 * weights * (1 + 3 * epochs)
     per_step = flops / (FLOPS_PER_CORE * resolved_devices(experiment)) + 1 / GAME_STEPS_PER_SECOND

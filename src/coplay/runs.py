@@ -1,7 +1,7 @@
 """Runs from Python: train one, go on with one, open one, score one.
 
-    run = coplay.train("ppo_4h1s_4x4", steps=500_000)
-    print(run.evaluate().mean_return)
+run = coplay.train("ppo_4h1s_4x4", steps=500_000)
+print(run.evaluate().mean_return)
 """
 
 import dataclasses
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from coplay import experiment as experiments
@@ -194,9 +193,10 @@ def evaluate(
 
 
 def _summary(built: Built, scores: Scores, mode: str, step: int) -> Evaluation:
-    per_seed_and_seat = np.mean(scores.episode_return, axis=1)
+    returns = np.asarray(scores.episode_return)
+    per_seed_and_seat = returns.mean(axis=1)
     per_seed = per_seed_and_seat.mean(axis=1)
-    per_episode = scores.episode_return.mean(axis=2)
+    per_episode = returns.mean(axis=2)
     sample = per_seed if len(per_seed) >= 3 else per_episode.ravel()
     low, high = bootstrap_interval(sample)
     return Evaluation(
@@ -206,7 +206,7 @@ def _summary(built: Built, scores: Scores, mode: str, step: int) -> Evaluation:
         per_seed=[float(x) for x in per_seed],
         per_seed_and_seat=per_seed_and_seat.astype(float).tolist(),
         seeds=len(per_seed),
-        episodes=scores.episode_return.shape[1],
+        episodes=returns.shape[1],
         ceiling=built.env.ceiling,
         mode=mode,
         outcomes={name: float(np.mean(count)) for name, count in scores.outcomes.items()},
@@ -254,8 +254,11 @@ def _as_episode(built: Built, lineup, moments: Moment, start, meta) -> Episode:
     """The first game's moments, from its start to its last step."""
     length = int(moments.playing[:, 0].sum())
 
-    def frames(first: np.ndarray, rest: np.ndarray) -> np.ndarray:
-        return np.concatenate([first[None, 0], rest[:length, 0]])
+    def steps(of_games) -> np.ndarray:
+        return np.asarray(of_games)[:length, 0]
+
+    def frames(first, rest) -> np.ndarray:
+        return np.concatenate([np.asarray(first)[None, 0], steps(rest)])
 
     picture = moments.picture
     ended = np.zeros((1, built.env.num_agents), bool)
@@ -266,9 +269,9 @@ def _as_episode(built: Built, lineup, moments: Moment, start, meta) -> Episode:
         grid=np.asarray(start.grid[0]),
         cells={kind: frames(start.cells[kind], picture.cells[kind]) for kind in start.cells},
         players=frames(start.players, picture.players),
-        action=moments.action[:length, 0],
-        reward=moments.reward[:length, 0],
-        policy=moments.policy[:length, 0],
-        active=np.concatenate([moments.active[:length, 0], ended]),
+        action=steps(moments.action),
+        reward=steps(moments.reward),
+        policy=steps(moments.policy),
+        active=np.concatenate([steps(moments.active), ended]),
         meta=meta,
     )

@@ -86,7 +86,9 @@ def coerce(kind: Any, value: Any, key: str, where: Where) -> Any:
         return value
     if origin is Literal and isinstance(value, str):
         choices = [str(argument) for argument in arguments]
-        raise BadInput(f"{where(key)}{key}={value!r} is not one of {', '.join(choices)}; {nearest(value, choices)}")
+        raise BadInput(
+            f"{where(key)}{key}={value!r} is not one of {', '.join(choices)}; {nearest(value, choices)}"
+        )
     if kind is float and isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value)
     if kind is int and isinstance(value, float) and value.is_integer():

@@ -7,7 +7,7 @@ are written for one game; the batch appears where the rollout maps them.
 import dataclasses
 import zlib
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar, dataclass_transform
 
 import jax
 from jaxtyping import Array, Bool, Float, Int
@@ -22,6 +22,7 @@ Metrics = dict[str, Array]  # a scalar, or one value per agent
 T = TypeVar("T")
 
 
+@dataclass_transform(frozen_default=True)
 def pytree(cls: type[T]) -> type[T]:
     """A frozen dataclass that JAX can map, scan and jit over.
 
@@ -100,7 +101,9 @@ class Environment:
     reset: Callable[[Key], tuple[EnvState, TimeStep]]
     step: Callable[[EnvState, Any, Key], tuple[EnvState, TimeStep]]
     rename: Callable[[EnvState, Any], EnvState]  # new seat i is the old seat order[i]
-    view: Callable[[EnvState], tuple[Any, Any]]  # what everyone sees in a state (observation) and may do (legal)
+    view: Callable[
+        [EnvState], tuple[Any, Any]
+    ]  # what everyone sees in a state (observation) and may do (legal)
     split: Callable[[Any], dict[str, Any]]  # an observation row's parts by name
     draw: Callable[[EnvState], "Picture"]  # for people
     outcomes: Callable[[EnvState, EnvState], dict[str, Any]]  # what one step brought: counts by name

@@ -29,7 +29,9 @@ def test_an_unchanged_policy_has_ratio_one_and_no_divergence():
     loss, entropy, figures = clipped_policy_loss(jnp.zeros((2, 3)), rows([1.0, 3.0], np.log([0.5, 0.5])), 0.2)
     assert_allclose(loss, -4.0)  # -(1*1 + 1*3)
     assert_allclose(entropy, 2 * np.log(2), rtol=1e-6)
-    assert_allclose([figures["policy/ratio"], figures["policy/kl"], figures["policy/clip_share"]], [2, 0, 0], atol=1e-6)
+    assert_allclose(
+        [figures["policy/ratio"], figures["policy/kl"], figures["policy/clip_share"]], [2, 0, 0], atol=1e-6
+    )
 
 
 def test_the_gain_of_a_larger_step_is_clipped_and_its_loss_is_not():
@@ -71,7 +73,9 @@ def test_the_value_scale_tracks_returns_and_ignores_what_does_not_count():
         scale = value_scale.updated(scale, returns, counts)
     mean, deviation = value_scale.mean_and_deviation(scale)
     assert_allclose([mean, deviation], [2.0, 1.0], rtol=1e-5)
-    assert_allclose(value_scale.denormalised(scale, value_scale.normalised(scale, returns)), returns, rtol=1e-5)
+    assert_allclose(
+        value_scale.denormalised(scale, value_scale.normalised(scale, returns)), returns, rtol=1e-5
+    )
 
 
 def test_the_value_scale_is_the_identity_before_any_data():

@@ -28,7 +28,10 @@ def refused(capsys, *arguments) -> str:
         (["--players", "0"], ["players=0"]),
         (["--num_envs", "30"], ["num_envs=30", "multiple"]),
         (["--lineup", '["ppo"]'], ["4 seats"]),
-        (["--lineup", '["ppo","nearest_stg","random","random"]'], ["nearest_stg", "did you mean 'nearest_stag'"]),
+        (
+            ["--lineup", '["ppo","nearest_stg","random","random"]'],
+            ["nearest_stg", "did you mean 'nearest_stag'"],
+        ),
         (["--lineup", '["ppo","runs/none","random","random"]'], ["runs/none", "not a run folder"]),
         (["--game", "4h1s_4x5"], ["4h1s_4x5", "did you mean"]),
         (["--every", "3"], ["--evaluation.every or --saving.every"]),
@@ -88,7 +91,15 @@ def test_a_folder_below_a_file_is_refused(capsys, tmp_path):
 
 def test_a_run_that_would_not_fit_in_memory_is_refused_with_the_field_to_lower(capsys, tmp_path):
     message = refused(
-        capsys, "train", "ppo_4h1s_4x4", "--out", tmp_path / "run", "--num_envs", "4000000", "--num_steps", "4000"
+        capsys,
+        "train",
+        "ppo_4h1s_4x4",
+        "--out",
+        tmp_path / "run",
+        "--num_envs",
+        "4000000",
+        "--num_steps",
+        "4000",
     )
     assert "GiB" in message
     assert "num_envs" in message
@@ -122,8 +133,12 @@ def test_a_dry_run_prints_settings_and_size_and_trains_nothing(capsys, tmp_path,
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["evaluate", "--help"], ["--version"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["train", "--help"], ["evaluate", "--help"], ["--version"]]
+)
 def test_help_is_printed(arguments):
-    done = subprocess.run([sys.executable, "-m", "coplay.cli.main", *arguments], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "coplay.cli.main", *arguments], capture_output=True, text=True
+    )
     assert done.returncode == 0
     assert "coplay" in done.stdout

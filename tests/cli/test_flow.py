@@ -81,7 +81,9 @@ COMMAND = [
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_saves_and_says_how_to_go_on(tmp_path, number, code):
     path = tmp_path / "stopped"
-    process = subprocess.Popen([*COMMAND, "--out", str(path)], stderr=subprocess.PIPE, text=True, env=os.environ)
+    process = subprocess.Popen(
+        [*COMMAND, "--out", str(path)], stderr=subprocess.PIPE, text=True, env=os.environ
+    )
     deadline = time.monotonic() + 120
     while not list(path.glob("metrics/part-*")) and time.monotonic() < deadline:
         time.sleep(0.2)
@@ -97,7 +99,9 @@ def test_a_run_in_use_is_left_alone(tmp_path, run, capsys):
         "import sys, time; from coplay.training.run_folder import RunFolder\n"
         "with RunFolder.open(sys.argv[1]).lock():\n    print('held', flush=True); time.sleep(60)"
     )
-    process = subprocess.Popen([sys.executable, "-c", holder, str(run.path)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", holder, str(run.path)], stdout=subprocess.PIPE, text=True
+    )
     try:
         assert process.stdout is not None
         assert process.stdout.readline().strip() == "held"

@@ -1,4 +1,4 @@
-"""Every algorithm, with every kind of weights: it learns something finite, the same way from the same seed."""
+"""Every algorithm, with every kind of weights: something finite is learned, the same from the same seed."""
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,11 @@ def one_chunk(work, updates=2):
 
 def changes(name, parameters, network="mlp"):
     board = {"game_options.observation": "board"} if "cnn" in network else {}
-    return {f"{name}.parameters": parameters, f"{name}.network": network, "rollout.sequence_length": 5} | board
+    return {
+        f"{name}.parameters": parameters,
+        f"{name}.network": network,
+        "rollout.sequence_length": 5,
+    } | board
 
 
 @pytest.mark.parametrize("parameters", PARAMETERS)

@@ -21,21 +21,20 @@ UP, DOWN, LEFT, RIGHT, STAY = range(5)
 
 @functools.cache
 def game(tie="both"):
-    env = coin_game.make(tie=tie)
-    return dataclasses.replace(env, reset=compiled(env.reset), step=compiled(env.step))
+    return coin_game.make(tie=tie)
 
 
 def after_moves(players, coin, owner, actions=(STAY, STAY)):
     """The board with both players and the coin on cells 0 to 8, and what is seen a step later."""
     env = game()
-    state, _ = env.reset(jax.random.key(0))
+    state, _ = compiled(env.reset)(jax.random.key(0))
     state = dataclasses.replace(
         state,
         players=jnp.array(players, jnp.int32),
         coin=jnp.asarray(coin, state.coin.dtype),
         owner=jnp.arange(2) == owner,
     )
-    return env.step(state, jnp.array(actions), jax.random.key(0))
+    return compiled(env.step)(state, jnp.array(actions), jax.random.key(0))
 
 
 def test_a_coin_is_sought_across_the_edge():
@@ -54,8 +53,8 @@ def test_tit_for_tat_takes_one_coin_for_one():
     player = tit_for_tat(env)
     advance = compiled(player.advance)
     state, before = after_moves(players=(0, 4), coin=5, owner=0)  # seat 1 stands left of seat 0's coin
-    _, robbed = env.step(state, jnp.array([STAY, RIGHT]), jax.random.key(1))
-    _, spared = env.step(state, jnp.array([STAY, LEFT]), jax.random.key(1))
+    _, robbed = compiled(env.step)(state, jnp.array([STAY, RIGHT]), jax.random.key(1))
+    _, spared = compiled(env.step)(state, jnp.array([STAY, LEFT]), jax.random.key(1))
     assert_allclose(player.start(), [1, 0])
     assert_allclose(advance(jnp.int32(0), before.observation[0], robbed.observation[0]), [0, 1])
     assert_allclose(advance(jnp.int32(0), before.observation[0], spared.observation[0]), [1, 0])
@@ -64,7 +63,7 @@ def test_tit_for_tat_takes_one_coin_for_one():
     assert_allclose(advance(jnp.int32(1), before.observation[1], spared.observation[1]), [0, 1])
     # Its own coin pays nothing back.
     state, before = after_moves(players=(0, 4), coin=5, owner=1)
-    _, own_taken = env.step(state, jnp.array([STAY, RIGHT]), jax.random.key(1))
+    _, own_taken = compiled(env.step)(state, jnp.array([STAY, RIGHT]), jax.random.key(1))
     assert_allclose(advance(jnp.int32(1), before.observation[1], own_taken.observation[1]), [0, 1])
     assert player.goal(jnp.int32(1), before.observation[1]) == env.goals.index("any coin")
 

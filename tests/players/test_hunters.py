@@ -30,9 +30,7 @@ STAG, HARE = 0, 1
 
 @functools.cache
 def game(preset, **options):
-    """A game whose single steps are compiled, because hand-made boards take them one by one."""
-    env = stag_hunt.make(**stag_hunt.PRESETS[preset], **options)
-    return dataclasses.replace(env, reset=compiled(env.reset), step=compiled(env.step))
+    return stag_hunt.make(**stag_hunt.PRESETS[preset], **options)
 
 
 # --- on hand-made boards -------------------------------------------------------------------------
@@ -41,7 +39,7 @@ def game(preset, **options):
 def board(env, players, stags, hares):
     """A state and what is seen of it, with everything on the cells given as (row, column)."""
     size = env.options.size
-    state, _ = env.reset(jax.random.key(0))
+    state, _ = compiled(env.reset)(jax.random.key(0))
     state = dataclasses.replace(
         state,
         players=cells(players, size),
@@ -53,7 +51,7 @@ def board(env, players, stags, hares):
 
 def look(env, state):
     """The state before and after everyone stays for a step: nothing moves but the clock."""
-    return env.step(state, jnp.full(env.num_agents, STAY), jax.random.key(0))
+    return compiled(env.step)(state, jnp.full(env.num_agents, STAY), jax.random.key(0))
 
 
 def cells(places, size):
@@ -127,13 +125,13 @@ def test_a_masked_lone_hunt_makes_the_hunter_stay():
 
 def test_paths_lead_round_walls_unless_walls_are_ignored():
     env = game("4h1s_8x8_walls")
-    walls = np.asarray(env.split(env.reset(jax.random.key(3))[1].observation[0])["walls"])
+    walls = np.asarray(env.split(compiled(env.reset)(jax.random.key(3))[1].observation[0])["walls"])
     free = ~walls
     # A wall with free cells on both sides in its row: the way through it is two steps for who sees no walls.
     row, column = next(
         (r, c) for r in range(8) for c in range(1, 7) if walls[r, c] and free[r, c - 1] and free[r, c + 1]
     )
-    state, _ = env.reset(jax.random.key(3))
+    state, _ = compiled(env.reset)(jax.random.key(3))
     far = [(int(r), int(c)) for r, c in np.argwhere(free) if abs(r - row) + abs(c - column) > 4][:4]
     state = dataclasses.replace(
         state,
@@ -184,8 +182,10 @@ def test_the_reciprocator_returns_a_stag_hunt_seen_in_the_last_episode(observati
     env = game("4h1s_4x4", observation=observation)
     on_stag = {**PLACES, "players": [(0, 0), (3, 2), (3, 2), (1, 3)]}
     state, before = board(env, **on_stag)
-    _, stag_taken = env.step(state, jnp.array([STAY, HUNT_STAG, HUNT_STAG, STAY]), jax.random.key(0))
-    _, lone_hunt = env.step(state, jnp.array([STAY, HUNT_STAG, STAY, HUNT_HARE]), jax.random.key(0))
+    _, stag_taken = compiled(env.step)(
+        state, jnp.array([STAY, HUNT_STAG, HUNT_STAG, STAY]), jax.random.key(0)
+    )
+    _, lone_hunt = compiled(env.step)(state, jnp.array([STAY, HUNT_STAG, STAY, HUNT_HARE]), jax.random.key(0))
     player = reciprocator(env)
     begin = jnp.int32(0)
     assert_allclose(player.start(), [1, 0, 0, 0])
@@ -204,7 +204,9 @@ def test_the_reciprocator_returns_a_stag_hunt_seen_in_the_last_episode(observati
         compiled(other.advance)(begin, before.observation[0], lone_hunt.observation[0]), [1, 0, 0, 0]
     )
     # Once the watched player is gone, its last hunt stays on show and counts once only.
-    state_after, _ = env.step(state, jnp.array([STAY, HUNT_STAG, HUNT_STAG, STAY]), jax.random.key(0))
+    state_after, _ = compiled(env.step)(
+        state, jnp.array([STAY, HUNT_STAG, HUNT_STAG, STAY]), jax.random.key(0)
+    )
     _, later = look(env, state_after)
     repeated = compiled(player.advance)(begin, stag_taken.observation[0], later.observation[0])
     assert_allclose(repeated, [1, 0, 0, 0])

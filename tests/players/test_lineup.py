@@ -88,7 +88,6 @@ def test_frozen_and_scripted_players_do_not_learn(trained, tmp_path):
 
 
 def run_column(run, name):
-    import pyarrow.compute as pc
 
     return pc.field(name)
 

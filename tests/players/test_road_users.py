@@ -18,20 +18,19 @@ UP, DOWN, LEFT, RIGHT, STAY, REMOVE = range(6)
 
 @functools.cache
 def game():
-    env = snowdrift.make()
-    return dataclasses.replace(env, reset=compiled(env.reset), step=compiled(env.step))
+    return snowdrift.make()
 
 
 def on_board(players, drifts):
     """The state and what is seen of it, with everything on the cells given."""
     env = game()
-    state, _ = env.reset(jax.random.key(0))
+    state, _ = compiled(env.reset)(jax.random.key(0))
     state = dataclasses.replace(
         state,
         players=jnp.array(players, jnp.int32),
         drifts=jnp.array(drifts, jnp.int32),
     )
-    return env.step(state, jnp.full(4, STAY), jax.random.key(0))
+    return compiled(env.step)(state, jnp.full(4, STAY), jax.random.key(0))
 
 
 def test_a_cleaner_goes_to_the_nearest_drift_and_removes_it():
@@ -52,8 +51,8 @@ def test_a_tired_cleaner_stops_after_its_removals():
     player = tired_cleaner(env, m=2)
     advance = compiled(player.advance)
     state, before = on_board(players=(63, 0, 0, 0), drifts=(63, 62, 61, 60, 59, 58))
-    state, removed = env.step(state, jnp.array([REMOVE, STAY, STAY, STAY]), jax.random.key(0))
-    _, moved = env.step(state, jnp.array([LEFT, STAY, STAY, STAY]), jax.random.key(0))
+    state, removed = compiled(env.step)(state, jnp.array([REMOVE, STAY, STAY, STAY]), jax.random.key(0))
+    _, moved = compiled(env.step)(state, jnp.array([LEFT, STAY, STAY, STAY]), jax.random.key(0))
     assert_allclose(advance(jnp.int32(0), before.observation[0], removed.observation[0]), [0, 1, 0])
     assert_allclose(advance(jnp.int32(1), removed.observation[0], moved.observation[0]), [0, 1, 0])
     assert_allclose(advance(jnp.int32(1), before.observation[0], removed.observation[0]), [0, 0, 1])

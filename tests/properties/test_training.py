@@ -82,8 +82,7 @@ def test_renaming_pooled_players_changes_no_more_than_rounding(parameters):
 
 @pytest.mark.parametrize("j", range(4))
 def test_a_learner_is_moved_by_its_own_reward_and_no_other(j):
-    work = _reward_job()
-    algorithm, state, trajectory, update = work
+    trajectory, update = _reward_job()
     base = update(trajectory)
     others = np.arange(4) != j
     rewards = trajectory.steps.after.reward
@@ -107,7 +106,7 @@ def _reward_job():
         update = jax.jit(
             lambda t: algorithm.learn.update(state.params, state.learner, t, jax.random.key(4))[0]
         )
-        _CACHE["job"] = (algorithm, state, trajectory, update)
+        _CACHE["job"] = (trajectory, update)
     return _CACHE["job"]
 
 

@@ -21,7 +21,11 @@ def count(batch):
 
 def data(columns=8, time=5):
     x = jnp.asarray(np.random.default_rng(0).normal(size=(columns, time)), jnp.float32)
-    return {"x": x, "y": 3.0 * x, "counts": jnp.asarray(np.random.default_rng(1).random((columns, time)) < 0.7)}
+    return {
+        "x": x,
+        "y": 3.0 * x,
+        "counts": jnp.asarray(np.random.default_rng(1).random((columns, time)) < 0.7),
+    }
 
 
 def run(plan, batch=None, learning_rate=0.1):
@@ -45,7 +49,10 @@ def test_every_counted_row_is_used_once_an_epoch():
     seen = {"x": jnp.arange(8.0)[:, None], "y": jnp.zeros((8, 1)), "counts": jnp.ones((8, 1), bool)}
 
     def add_up(weights, batch):
-        return jnp.sum(batch["x"] * weights["slope"]), {"sum": jnp.sum(batch["x"]), "rows": jnp.sum(batch["counts"])}
+        return jnp.sum(batch["x"] * weights["slope"]), {
+            "sum": jnp.sum(batch["x"]),
+            "rows": jnp.sum(batch["counts"]),
+        }
 
     optimiser = optax.sgd(0.0)
     weights = {"slope": jnp.float32(0.0)}
@@ -63,12 +70,13 @@ def test_rows_that_do_not_count_change_nothing():
 
 
 def test_it_descends_to_the_answer():
-    weights, _, figures = run(Fit(epochs=50, minibatches=2, chunk_rows=10))
+    weights, _, _ = run(Fit(epochs=50, minibatches=2, chunk_rows=10))
     assert_allclose(weights["slope"], 3.0, atol=1e-2)
 
 
 @pytest.mark.parametrize(
-    ("columns", "rows", "most", "expected"), [(64, 70, 280, 4), (64, 70, 70, 1), (64, 70, 10, 1), (6, 1, 4, 3)]
+    ("columns", "rows", "most", "expected"),
+    [(64, 70, 280, 4), (64, 70, 70, 1), (64, 70, 10, 1), (6, 1, 4, 3)],
 )
 def test_chunks_are_the_largest_equal_parts_that_fit(columns, rows, most, expected):
     assert chunk_columns(columns, rows, most) == expected

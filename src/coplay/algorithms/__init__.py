@@ -9,5 +9,5 @@ ALGORITHMS: dict[str, Callable[..., Algorithm]] = {"ppo": ppo, "mappo": mappo}
 
 DESCRIPTIONS = {
     "ppo": "Proximal policy optimisation; own weights per agent, shared, or shared with the agent's id.",
-    "mappo": "PPO with a critic that sees everybody's rows (the departed as zeros); shared with id by default.",
+    "mappo": "PPO with a critic that sees everyone's rows, the departed as zeros; shared with id by default.",
 }

@@ -24,8 +24,18 @@ from coplay.algorithms.views import View, joint_view, own_view, with_identity
 from coplay.nets import NETWORKS
 from coplay.training.devices import masked_mean
 from coplay.training.stages import Fit, fit, in_order
-from coplay.types import Algorithm, Decision, Environment, Key, Memory, Metrics, Stage, TimeStep
-from coplay.types import Trajectory, pytree
+from coplay.types import (
+    Algorithm,
+    Decision,
+    Environment,
+    Key,
+    Memory,
+    Metrics,
+    Stage,
+    TimeStep,
+    Trajectory,
+    pytree,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,7 +141,7 @@ def _actor_critic(env, seats, config: PPOConfig, plan: Plan, critic_view: View) 
 
 
 def _told_who(view: View, num_names: int):
-    """A function (timestep, seats, params) -> what networks read, with the seat's identity if names are told."""
+    """A function (timestep, seats, params) -> what networks read, with identities if names are told."""
 
     def look(timestep: TimeStep, seats: tuple[int, ...], params) -> Array:
         seen = view(timestep, seats)
@@ -266,9 +276,9 @@ def _learn(env, seats, config: PPOConfig, plan: Plan, parts: Parts) -> Stage:
         weights, state = parts.sharing.weights(params), parts.sharing.weights(learner)
         batch, scale, figures = _targets(env, seats, config, plan, parts, params, state["scale"], trajectory)
         keys = parts.sharing.keys(key, params.own["seat"]["identity"])
-        weights, optimiser_state, sums = parts.sharing.map(
-            lambda w, o, b, k: descend(w, o, b, _counted, k)
-        )(weights, state["optimiser"], batch, keys)
+        weights, optimiser_state, sums = parts.sharing.map(lambda w, o, b, k: descend(w, o, b, _counted, k))(
+            weights, state["optimiser"], batch, keys
+        )
         sums["policy/grad_norm"] = sums.pop("grad_norm/policy")
         sums["value/grad_norm"] = sums.pop("grad_norm/critic")
         figures |= sums | _counters(config, batch, parts)
@@ -400,9 +410,7 @@ def _last_values(seats, parts: Parts, params, trajectory: Trajectory) -> Float[A
 def _peek(parts: Parts, weights, memory, inputs: Float[Array, "column time seat feature"]):
     """The value of what `after` shows, read with the memory of that moment: for games that can be cut."""
     columns, time = inputs.shape[:2]
-    rows, memory = jax.tree.map(
-        lambda x: x.reshape(columns * time, 1, *x.shape[2:]), (inputs, memory)
-    )
+    rows, memory = jax.tree.map(lambda x: x.reshape(columns * time, 1, *x.shape[2:]), (inputs, memory))
     memory = jax.tree.map(lambda x: x[:, 0], memory)
     never = jnp.zeros((columns * time, 1), bool)
     value = _sequences(parts.critic, weights["critic"], memory, rows, never)[1]
@@ -452,8 +460,8 @@ def to_columns(x: Array, length: int) -> Array:
     return split
 
 
-def from_columns(x: Array, shape: tuple[int, int]) -> Array:
-    """The way back, to [time, env, ...]."""
+def from_columns(x: Array, shape: tuple[int, ...]) -> Array:
+    """The way back, to [time, env, ...]; `shape` says how long and how many."""
     time, envs = shape
     return jnp.swapaxes(x.reshape(envs, time, *x.shape[2:]), 0, 1)
 

@@ -37,5 +37,7 @@ def with_identity(
     Identity is data, not the place in the row: it moves with the weights when seats are renamed.
     """
     names = (identity[:, None] == jnp.arange(num_agents)[None, :]).astype(jnp.float32)
-    names = jnp.broadcast_to(names.reshape((1,) * (seen.ndim - 2) + names.shape), (*seen.shape[:-1], num_agents))
+    names = jnp.broadcast_to(
+        names.reshape((1,) * (seen.ndim - 2) + names.shape), (*seen.shape[:-1], num_agents)
+    )
     return jnp.concatenate([seen, names], axis=-1)

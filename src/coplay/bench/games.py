@@ -34,7 +34,9 @@ def coin_game() -> Item:
     """The coin game against JaxMARL's, the same work: random players, observations summed, resets."""
     rate, plain = _best_rate(make_game("coin_game"))
     if importlib.util.find_spec("jaxmarl") is None:
-        return Item("coin_game", rate, "joint steps/s", "JaxMARL is not installed", None, {"one_device": plain})
+        return Item(
+            "coin_game", rate, "joint steps/s", "JaxMARL is not installed", None, {"one_device": plain}
+        )
     theirs = _rate(*_jaxmarl_coin_game())
     details = {"jaxmarl": theirs, "games": GAMES, "one_device": plain}
     return Item("coin_game", rate, "joint steps/s", "JaxMARL's coin game", rate / theirs, details)

@@ -24,7 +24,7 @@ def machine() -> dict[str, Any]:
 
 
 def matmul_peak() -> float:
-    """FLOP per second of 512 x 512 products: one device with all threads, or all devices, whichever is more."""
+    """FLOP per second of 512 x 512 products: one device with all threads or all devices, if that is more."""
     return max(_peak_of(1), _peak_of(len(jax.devices())))
 
 

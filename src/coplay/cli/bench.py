@@ -29,7 +29,8 @@ def bench(arguments: argparse.Namespace, rest: list[str]) -> int:
         print_json(measured)
         return 0
     rows = [
-        (i.name, f"{i.figure:,.0f} {i.unit}", "" if i.ratio is None else f"{i.ratio:.2f}", i.against) for i in items
+        (i.name, f"{i.figure:,.0f} {i.unit}", "" if i.ratio is None else f"{i.ratio:.2f}", i.against)
+        for i in items
     ]
     print_table(["what", "figure", "ratio", "against"], rows)
     return 0

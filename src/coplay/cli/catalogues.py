@@ -65,7 +65,9 @@ def algorithms(arguments: argparse.Namespace, rest: list[str]) -> int:
         config = getattr(Experiment(), arguments.name)
         options = _options(type(config), config)
         if arguments.json:
-            print_json({"name": arguments.name, "description": DESCRIPTIONS[arguments.name], "options": options})
+            print_json(
+                {"name": arguments.name, "description": DESCRIPTIONS[arguments.name], "options": options}
+            )
         else:
             result.print(DESCRIPTIONS[arguments.name])
             _print_options(options)

@@ -10,7 +10,9 @@ from coplay.evaluation.compare import compare_runs
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="+", metavar="RUN", help="two or more run folders")
     parser.add_argument("--metric", default="return", help="what to compare (default: return)")
-    parser.add_argument("--last", type=float, default=0.2, help="over this last share of training (default 0.2)")
+    parser.add_argument(
+        "--last", type=float, default=0.2, help="over this last share of training (default 0.2)"
+    )
 
 
 def compare(arguments: argparse.Namespace, rest: list[str]) -> int:
@@ -24,7 +26,12 @@ def compare(arguments: argparse.Namespace, rest: list[str]) -> int:
         print_json(compared)
         return 0
     rows = [
-        (run["run"], run["seeds"], f"{run['iqm']:.3f}", f"{run['interval'][0]:.3f} to {run['interval'][1]:.3f}")
+        (
+            run["run"],
+            run["seeds"],
+            f"{run['iqm']:.3f}",
+            f"{run['interval'][0]:.3f} to {run['interval'][1]:.3f}",
+        )
         for run in compared["runs"]
     ]
     print_table(["run", "seeds", f"IQM of {arguments.metric}", "95% interval"], rows)

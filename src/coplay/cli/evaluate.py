@@ -9,7 +9,9 @@ from coplay.experiment import parse_run
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", help="a run folder; RUN@best for its best evaluated checkpoint, RUN@best:3 for seed 3")
+    parser.add_argument(
+        "run", help="a run folder; RUN@best for its best evaluated checkpoint, RUN@best:3 for seed 3"
+    )
     parser.add_argument("--episodes", type=int, default=4096, help="whole games per seed (default 4096)")
     parser.add_argument("--seed", type=int, default=0, help="of the evaluation's own draws")
     mode = parser.add_mutually_exclusive_group()

@@ -13,11 +13,15 @@ from coplay.reports.replay import as_gif, as_text
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", help="a run folder (RUN@best:3 chooses checkpoint and seed), or an episode .npz")
+    parser.add_argument(
+        "run", help="a run folder (RUN@best:3 chooses checkpoint and seed), or an episode .npz"
+    )
     parser.add_argument("--gif", metavar="FILE", help="write the episode as a GIF")
     parser.add_argument("--seed", type=int, default=0, help="which game: the same seed is the same game")
     parser.add_argument("--greedy", action="store_true", help="always take the likeliest action")
-    parser.add_argument("--speed", type=float, default=4.0, help="steps a second in the terminal; 0: all at once")
+    parser.add_argument(
+        "--speed", type=float, default=4.0, help="steps a second in the terminal; 0: all at once"
+    )
 
 
 def replay(arguments: argparse.Namespace, rest: list[str]) -> int:

@@ -1,10 +1,17 @@
 """docs/settings.md, made from the settings themselves: `make docs`."""
 
+from collections.abc import Collection
 
 from coplay.algorithms import ALGORITHMS, DESCRIPTIONS
 from coplay.envs import ENVIRONMENTS, GAMES
-from coplay.experiment import EvaluationConfig, Experiment, RolloutConfig, SavingConfig, experiment_names
-from coplay.experiment import read_experiment
+from coplay.experiment import (
+    EvaluationConfig,
+    Experiment,
+    RolloutConfig,
+    SavingConfig,
+    experiment_names,
+    read_experiment,
+)
 from coplay.settings import describe_type, field_docs, field_types
 
 
@@ -13,13 +20,17 @@ def page() -> str:
     top = Experiment()
     parts = [
         "# Settings",
-        "Made from the code by `make docs`; do not edit. A TOML names only what differs from these defaults; on the "
-        "command line any of them is `--name value` (or `--section.name value`).",
+        "Made from the code by `make docs`; do not edit. A TOML names only what differs from these defaults; "
+        "on the command line any of them is `--name value` (or `--section.name value`).",
         "## The experiment",
         _table(Experiment, top, skip={"rollout", "evaluation", "saving", *ALGORITHMS}),
         "A line-up that takes over later is written as `[[schedule]]` with `after` (steps) and `lineup`.",
     ]
-    for section, config in (("rollout", RolloutConfig), ("evaluation", EvaluationConfig), ("saving", SavingConfig)):
+    for section, config in (
+        ("rollout", RolloutConfig),
+        ("evaluation", EvaluationConfig),
+        ("saving", SavingConfig),
+    ):
         parts += [f"## `[{section}]`", _table(config, getattr(top, section))]
     for name in ALGORITHMS:
         parts += [f"## `[{name}]`", DESCRIPTIONS[name], _table(type(getattr(top, name)), getattr(top, name))]
@@ -30,12 +41,13 @@ def page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _table(cls: type, values, skip: set[str] = frozenset()) -> str:
+def _table(cls: type, values, skip: Collection[str] = ()) -> str:
     docs = field_docs(cls)
     rows = ["| Setting | Default | Type | Meaning |", "| --- | --- | --- | --- |"]
     for name, kind in field_types(cls).items():
         if name not in skip:
-            rows.append(f"| `{name}` | {_show(getattr(values, name))} | {_cell(describe_type(kind))} | {docs.get(name, '')} |")
+            default, meaning = _show(getattr(values, name)), docs.get(name, "")
+            rows.append(f"| `{name}` | {default} | {_cell(describe_type(kind))} | {meaning} |")
     return "\n".join(rows)
 
 

@@ -25,7 +25,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", help="how many seeds to train side by side")
     parser.add_argument("--seed", help="the first seed")
     parser.add_argument("--steps", help="joint steps to train for")
-    parser.add_argument("--dry-run", action="store_true", help="print settings, size, memory, time; train nothing")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print settings, size, memory, time; train nothing"
+    )
 
 
 def resume_arguments(parser: argparse.ArgumentParser) -> None:
@@ -190,7 +192,9 @@ def _tell(run, watcher: LiveLine, as_json: bool) -> int:
             f"(95% {score.interval[0]:.3f} to {score.interval[1]:.3f}, "
             f"{score.seeds} seed(s) x {score.episodes} episodes, {score.mode}); per seat {seats}"
         )
-        result.print(f"{score.step:,} steps in {_minutes(run.seconds)}; report: {run.folder.report}", markup=False)
+        result.print(
+            f"{score.step:,} steps in {_minutes(run.seconds)}; report: {run.folder.report}", markup=False
+        )
     return 0
 
 

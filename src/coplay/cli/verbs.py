@@ -16,7 +16,9 @@ class Verb(NamedTuple):
 
 
 VERBS = [
-    Verb("games", "List the games, or show one game's options.", catalogues.games_arguments, catalogues.games),
+    Verb(
+        "games", "List the games, or show one game's options.", catalogues.games_arguments, catalogues.games
+    ),
     Verb(
         "algorithms",
         "List the algorithms, or show one algorithm's settings.",
@@ -37,7 +39,9 @@ VERBS = [
         evaluate.arguments,
         evaluate.evaluate,
     ),
-    Verb("replay", "Show one episode in the terminal, or write it as a GIF.", replay.arguments, replay.replay),
+    Verb(
+        "replay", "Show one episode in the terminal, or write it as a GIF.", replay.arguments, replay.replay
+    ),
     Verb(
         "compare",
         "Compare runs: interquartile means, intervals, chance of improvement.",

@@ -141,7 +141,7 @@ def _wrong_helpers(env: Environment, state: EnvState, timestep: TimeStep) -> lis
     )
 
 
-def _picture_claims(env: Environment, picture: Picture) -> list[tuple[bool, str]]:
+def _picture_claims(env: Environment, picture: object) -> list[tuple[bool, str]]:
     if not isinstance(picture, Picture):
         return [(False, "draw must give a Picture")]
     players = (env.num_agents, 2)

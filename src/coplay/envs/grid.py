@@ -16,9 +16,7 @@ MOVE_NAMES = ("up", "down", "left", "right", "stay")
 MOVES = np.array([[-1, 0], [1, 0], [0, -1], [0, 1]])  # row, column
 
 
-def draw_below(
-    bits: jax.Array, count: int | Int[Array, ""] | Int[Array, " n"]
-) -> Int[Array, " n"]:
+def draw_below(bits: jax.Array, count: int | Int[Array, ""] | Int[Array, " n"]) -> Int[Array, " n"]:
     """Whole numbers below `count`, one per random word; the bias is under count / 2**24."""
     unit = (bits >> 8).astype(jnp.float32) * (1.0 / (1 << 24))
     return jnp.floor(unit * count).astype(jnp.int32)

@@ -106,9 +106,7 @@ def make(**options) -> Environment:
         view=lambda state: (_observe(config, maps, state), _legal(config, maps, state)),
         draw=lambda state: draw(config, maps, state),
         outcomes=outcomes,
-        plane_shape=(config.size, config.size, config.players + 3)
-        if config.observation == "board"
-        else None,
+        plane_shape=(config.size, config.size, config.players + 3) if config.observation == "board" else None,
         reward_values=_reward_values(config),
         ceiling=_ceiling(config),
     )
@@ -159,9 +157,7 @@ def _stands_on(players, prey, alive) -> Bool[Array, "agent prey"]:
     return (players[:, None] == prey[None, :]) & alive[None, :]
 
 
-def _share(
-    hunts: Bool[Array, "agent prey"], strengths: Int[Array, " agent"]
-) -> Float[Array, " agent"]:
+def _share(hunts: Bool[Array, "agent prey"], strengths: Int[Array, " agent"]) -> Float[Array, " agent"]:
     """Each prey goes to its hunters by strength, equally if they have none; whole sums stay exact."""
     strength = jnp.where(hunts, strengths[:, None], 0)
     count = jnp.sum(hunts, axis=0)
@@ -293,9 +289,7 @@ def _see_board(config, maps: WallMaps, state: StagHuntState) -> Float[Array, "ag
     stags = jnp.any(grid.planes(state.stags, state.stag_alive, cells), axis=0)
     hares = jnp.any(grid.planes(state.hares, state.hare_alive, cells), axis=0)
     things = jnp.stack([jnp.asarray(maps.walls)[state.map], stags, hares])
-    everything = jnp.concatenate(
-        [bodies, jnp.broadcast_to(things[None], (config.players, 3, cells))], axis=1
-    )
+    everything = jnp.concatenate([bodies, jnp.broadcast_to(things[None], (config.players, 3, cells))], axis=1)
     return jnp.swapaxes(everything, 1, 2).reshape(config.players, -1).astype(jnp.float32)
 
 
@@ -331,7 +325,7 @@ def _for_each(config: StagHuntConfig, shared: Array) -> Array:
 def split(config: StagHuntConfig, row: Float[Array, " feature"]) -> dict[str, Array]:
     """One observer's row as boards: self, others [other, row, column], walls, stags, hares;
     then previous actions [player, action], own first, and the clock."""
-    cells, players = config.size**2, config.players
+    players = config.players
     tail = players * NUM_ACTIONS + 2
     boards = (_split_board if config.observation == "board" else _split_entities)(config, row[:-tail])
     square = boards.reshape(players + 3, config.size, config.size)
@@ -359,11 +353,7 @@ def _split_entities(config, part: Float[Array, " feature"]) -> Bool[Array, "chan
     place = place * config.size + own[1] + jnp.round(columns * config.size).astype(jnp.int32)
     shown = grid.planes(place, present > 0.5, cells)
     self_plane = grid.planes((own[0] * config.size + own[1])[None], jnp.ones(1, bool), cells)
-    walls = (
-        part[2 + 3 * num_things :][None] > 0.5
-        if config.wall_components
-        else jnp.zeros((1, cells), bool)
-    )
+    walls = part[2 + 3 * num_things :][None] > 0.5 if config.wall_components else jnp.zeros((1, cells), bool)
     stags = jnp.any(shown[others : others + config.stags], axis=0, keepdims=True)
     hares = jnp.any(shown[others + config.stags :], axis=0, keepdims=True)
     return jnp.concatenate([self_plane, shown[:others], walls, stags, hares])

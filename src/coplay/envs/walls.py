@@ -54,7 +54,7 @@ def _draw(random: np.random.Generator, size: int, components: int) -> np.ndarray
 def _place(random: np.random.Generator, size: int) -> tuple[np.ndarray, int, int]:
     """A piece at a random turn and place; a straight one never lies along the border."""
     while True:
-        piece = np.rot90(_PIECES[random.integers(len(_PIECES))], random.integers(4))
+        piece = np.rot90(_PIECES[random.integers(len(_PIECES))], int(random.integers(4)))
         if max(piece.shape) > size:
             continue
         row = int(random.integers(size - piece.shape[0] + 1))
@@ -105,9 +105,7 @@ def _path_lengths(walls: np.ndarray) -> np.ndarray:
 def _describe(boards: np.ndarray) -> WallMaps:
     num_maps, size, _ = boards.shape
     free = ~np.pad(boards, ((0, 0), (1, 1), (1, 1)), constant_values=True)
-    moves = np.stack(
-        [free[:, :-2, 1:-1], free[:, 2:, 1:-1], free[:, 1:-1, :-2], free[:, 1:-1, 2:]], axis=-1
-    )
+    moves = np.stack([free[:, :-2, 1:-1], free[:, 2:, 1:-1], free[:, 1:-1, :-2], free[:, 1:-1, 2:]], axis=-1)
     walls = boards.reshape(num_maps, size * size)
     return WallMaps(
         walls=walls,

@@ -8,8 +8,13 @@ import numpy as np
 import pyarrow.compute as pc
 
 from coplay.errors import BadInput, nearest
-from coplay.evaluation.statistics import bootstrap_difference, bootstrap_interval, coincide, iqm
-from coplay.evaluation.statistics import probability_of_improvement
+from coplay.evaluation.statistics import (
+    bootstrap_difference,
+    bootstrap_interval,
+    coincide,
+    iqm,
+    probability_of_improvement,
+)
 from coplay.training.run_folder import RunFolder
 
 
@@ -28,9 +33,9 @@ def compare_runs(paths: list[str], metric: str, last: float) -> dict[str, Any]:
 def curve(folder: RunFolder, metric: str) -> np.ndarray:
     """[seed, step], mean over seats."""
     table = folder.read_metrics()
-    rows = table.filter(pc.equal(table["metric"], metric))
+    rows = table.filter(pc.field("metric") == metric)
     if rows.num_rows == 0:
-        known = pc.unique(table["metric"]).to_pylist()
+        known = table["metric"].unique().to_pylist()
         raise BadInput(f"{Path(folder.path)} has no metric {metric!r}; {nearest(metric, known)}")
     grouped = rows.group_by(["seed", "step"]).aggregate([("value", "mean")])
     grouped = grouped.sort_by([("seed", "ascending"), ("step", "ascending")])
@@ -41,13 +46,18 @@ def curve(folder: RunFolder, metric: str) -> np.ndarray:
 
 
 def _last_part(of_run: np.ndarray, last: float) -> np.ndarray:
-    count = max(1, int(round(last * of_run.shape[1])))
+    count = max(1, round(last * of_run.shape[1]))
     return of_run[:, -count:].mean(axis=1)
 
 
 def _one(path: str, scores: np.ndarray) -> dict[str, Any]:
     low, high = bootstrap_interval(scores, iqm)
-    return {"run": path, "seeds": len(scores), "iqm": float(iqm(scores)), "interval": [float(low), float(high)]}
+    return {
+        "run": path,
+        "seeds": len(scores),
+        "iqm": float(iqm(scores)),
+        "interval": [float(low), float(high)],
+    }
 
 
 def _pair(a: str, b: str, scores: dict[str, np.ndarray], curves: dict[str, np.ndarray]) -> dict[str, Any]:

@@ -5,8 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from coplay.training.rollout import is_over, start_playing
-from coplay.types import Algorithm, Environment, Key, Params, Picture, TimeStep
-from coplay.types import Transition, pytree, stream
+from coplay.types import Algorithm, Environment, Key, Params, Picture, TimeStep, Transition, pytree, stream
 
 
 @pytree

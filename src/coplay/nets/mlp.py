@@ -52,9 +52,7 @@ class MLP(eqx.Module):
         sizes = [inputs, *hidden, outputs]
         gains = [math.sqrt(2.0)] * len(hidden) + [output_gain]
         keys = jax.random.split(key, len(gains))
-        self.layers = tuple(
-            Linear(keys[i], sizes[i], sizes[i + 1], gains[i]) for i in range(len(gains))
-        )
+        self.layers = tuple(Linear(keys[i], sizes[i], sizes[i + 1], gains[i]) for i in range(len(gains)))
         self.activation = activation
 
     def __call__(self, x: Float[Array, "*batch input"]) -> Float[Array, "*batch output"]:

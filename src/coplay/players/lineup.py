@@ -13,7 +13,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from coplay.types import Algorithm, Decision, Key, Metrics, PyTree, Seated, Stage, TimeStep, Trajectory, stream
+from coplay.types import (
+    Algorithm,
+    Decision,
+    Key,
+    Metrics,
+    PyTree,
+    Seated,
+    Stage,
+    TimeStep,
+    Trajectory,
+    stream,
+)
 
 Build = Callable[[tuple[int, ...]], Algorithm]  # the same player, made for these seats
 
@@ -101,9 +112,7 @@ def _join(playing: list[Playing], decisions: list[Decision]) -> Decision:
 
 def _learn(members: list[Member], playing: list[Playing], num_agents: int) -> Stage:
     def init(params):
-        return {
-            member.name: member.build(member.seats).learn.init(params[member.name]) for member in members
-        }
+        return {member.name: member.build(member.seats).learn.init(params[member.name]) for member in members}
 
     def update(params, learner, trajectory: Trajectory, key: Key):
         params, learner = dict(params), dict(learner)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+from jax._src import xla_bridge  # the public API does not tell whether JAX has started
 
 from coplay.errors import BadInput
 from coplay.types import Key, PyTree
@@ -41,17 +42,13 @@ def masked_mean(x: jax.Array, mask: jax.Array, axes: tuple[int, ...]) -> jax.Arr
 
 def prepare(devices: int) -> None:
     """Make that many devices out of this machine's cores; must come before the first computation."""
-    if not _is_started():
-        jax.config.update("jax_num_cpu_devices", max(devices, jax.config.jax_num_cpu_devices))
+    if not xla_bridge.backends_are_initialized():
+        jax.config.update("jax_num_cpu_devices", max(devices, jax.config.values["jax_num_cpu_devices"]))
     if len(jax.devices()) < devices:
         raise BadInput(
             f"devices={devices}, but JAX already runs with {len(jax.devices())} in this process; set "
             f"devices={len(jax.devices())}, or call jax.config.update('jax_num_cpu_devices', {devices}) first"
         )
-
-
-def _is_started() -> bool:
-    return jax._src.xla_bridge.backends_are_initialized()
 
 
 def keep_compiled_programs() -> None:

@@ -131,10 +131,10 @@ class Session:
     recompiles: int = 0
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)  # by phase, since the last record
 
-    def train(self, stretch: Stretch, state: TrainState | None, updates: int) -> tuple[TrainState, int]:
+    def train(self, stretch: Stretch, before: TrainState | None, updates: int) -> tuple[TrainState, int]:
         """Chunk after chunk with one line-up."""
         job = self.job
-        state = seat(job, stretch, state, updates)
+        state = seat(job, stretch, before, updates)
         chunk, evaluate = chunk_program(job, stretch, state), evaluation_program(job, stretch)
         while updates < stretch.last_update and not self.stopping:
             count = next_stop(job, stretch, updates) - updates
@@ -170,7 +170,9 @@ class Session:
 
     def write(self, rows: dict[str, np.ndarray], first: int, last: int) -> None:
         with self.clock("write"):
-            self.folder.write_metrics(first * self.job.steps_per_update, last * self.job.steps_per_update, rows)
+            self.folder.write_metrics(
+                first * self.job.steps_per_update, last * self.job.steps_per_update, rows
+            )
             if self.job.tensorboard:
                 self.folder.write_tensorboard(rows)
 
@@ -232,9 +234,7 @@ def seat(job: Job, stretch: Stretch, state: TrainState | None, updates: int) -> 
         actors = [_new_games(job, stretch, key) for key in keys]
         state = dataclasses.replace(state, actor=jax.tree.map(lambda *x: jnp.stack(x), *actors))
     mesh = _mesh(job)
-    return jax.tree.map(
-        lambda x, spec: jax.device_put(x, NamedSharding(mesh, spec)), state, _layout(state)
-    )
+    return jax.tree.map(lambda x, spec: jax.device_put(x, NamedSharding(mesh, spec)), state, _layout(state))
 
 
 # --- programs ------------------------------------------------------------------------------------
@@ -254,9 +254,7 @@ class Program(NamedTuple):
 def chunk_program(job: Job, stretch: Stretch, state: TrainState) -> Program:
     """A program (state, number of updates) -> state, metrics [seed, update, ...]."""
     traces: list[str] = []
-    step = functools.partial(
-        train_step, job.env, stretch.algorithm, job.num_steps, job.sequence_length
-    )
+    step = functools.partial(train_step, job.env, stretch.algorithm, job.num_steps, job.sequence_length)
 
     def one_seed(state: TrainState, count: jax.Array):
         shapes = jax.eval_shape(step, state)[1]

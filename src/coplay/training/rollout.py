@@ -6,8 +6,20 @@ import jax
 import jax.numpy as jnp
 
 from coplay.training.devices import total
-from coplay.types import Actor, Algorithm, EnvState, Environment, Key, Metrics, Params, TimeStep
-from coplay.types import Trajectory, Transition, pytree, stream
+from coplay.types import (
+    Actor,
+    Algorithm,
+    Environment,
+    EnvState,
+    Key,
+    Metrics,
+    Params,
+    TimeStep,
+    Trajectory,
+    Transition,
+    pytree,
+    stream,
+)
 
 
 @pytree

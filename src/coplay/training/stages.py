@@ -54,8 +54,9 @@ def fit(
 ) -> Callable:
     """A function (weights, optimiser state, batch, count, key) -> weights, state, metrics.
 
-    Weights are a dict of networks by name. `loss` gives sums over a chunk's counted rows: the loss itself, and figures by name. Both are divided
-    by the number of counted rows of the whole minibatch, over all devices; `count(chunk)` tells it.
+    Weights are a dict of networks by name. `loss` gives sums over a chunk's counted rows: the loss itself,
+    and figures by name. Both are divided by the number of counted rows of the whole minibatch, over all
+    devices; `count(chunk)` tells it.
     """
 
     def descend(weights, optimiser_state, batch, count, key):
