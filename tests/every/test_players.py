@@ -39,7 +39,7 @@ def moments(game):
     seated = {seats: scripted(random_player(env), env, seats)}
     steps, _, _ = play(env, seated, NUM_ROWS, NUM_ROWS, jax.random.key(0), keep_all, again=True)
     diagonal = np.arange(NUM_ROWS)
-    return jax.tree.map(lambda x: x[diagonal, diagonal], steps)
+    return jax.tree.map(lambda x: np.asarray(x)[diagonal, diagonal], steps)
 
 
 @functools.cache
@@ -48,7 +48,7 @@ def told(game):
     env = GAMES[game]
     every = {name: made(game, name) for name in player_names(env)}
     tell = compiled(lambda steps: {name: _told(env, player, steps) for name, player in every.items()})
-    return tell(moments(game))
+    return jax.tree.map(np.asarray, tell(moments(game)))
 
 
 def _told(env, player, steps):
@@ -98,11 +98,10 @@ def test_probabilities_add_up_and_are_0_on_illegal_actions(game, name):
     say = told(game)[name]
     for chances in ("start", "renew", "policy", "advance"):
         assert_allclose(say[chances].sum(axis=-1), 1, atol=1e-6)
-        assert (np.asarray(say[chances]) >= 0).all()
-    illegal = ~np.asarray(moments(game).before.legal[:, 0])
-    assert (np.asarray(say["policy"])[:, illegal] == 0).all()
-    goals = np.asarray(say["goal"])
-    assert ((goals >= -1) & (goals < len(GAMES[game].goals))).all()
+        assert (say[chances] >= 0).all()
+    illegal = ~moments(game).before.legal[:, 0]
+    assert (say["policy"][:, illegal] == 0).all()
+    assert ((say["goal"] >= -1) & (say["goal"] < len(GAMES[game].goals))).all()
 
 
 @pytest.mark.parametrize(("game", "name"), EVERY)
@@ -110,17 +109,17 @@ def test_twenty_thousand_draws_match_the_declared_distribution(game, name):
     say = told(game)[name]
     draws = say["draws"]
     latent = np.arange(NUM_ROWS) % len(say["start"])
-    declared = np.asarray(say["policy"])[latent, np.arange(NUM_ROWS)]  # [row, action]
-    assert (np.asarray(draws["latent"]) == latent[:, None]).all()
+    declared = say["policy"][latent, np.arange(NUM_ROWS)]  # [row, action]
+    assert (draws["latent"] == latent[:, None]).all()
     assert_allclose(draws["policy"], np.repeat(declared[:, None], DRAWS, axis=1), atol=1e-6)
-    counts, possible = np.asarray(draws["counts"]), declared > 0
+    counts, possible = draws["counts"], declared > 0
     assert (counts[~possible] == 0).all()
     expected = DRAWS * declared[possible]
     statistic = ((counts[possible] - expected) ** 2 / expected).sum()
     freedom = possible.sum() - NUM_ROWS
     assert freedom == 0 or chi2.sf(statistic, freedom) > 0.001
     spread = np.where(possible, counts * np.log(np.where(possible, declared, 1)), 0).sum()
-    assert_allclose(np.asarray(draws["log_prob"], np.float64).sum(), spread, rtol=1e-4, atol=1e-3)
+    assert_allclose(draws["log_prob"].sum(dtype=np.float64), spread, rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize(("game", "name"), EVERY)

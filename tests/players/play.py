@@ -42,9 +42,9 @@ def _compiled(env, seated, num_envs, num_steps, keep, again):
 
     def step(params, carry, key):
         memories, state, timestep = carry
-        act_key, step_key, reset_key = jax.random.split(key, 3)
-        memories, decision = act(params, memories, timestep, state, act_key)
-        state, after = jax.vmap(env.step)(state, decision.action, jax.random.split(step_key, num_envs))
+        memories, decision = act(params, memories, timestep, state, key)
+        step_keys = jax.random.split(jax.random.fold_in(key, 101), num_envs)
+        state, after = jax.vmap(env.step)(state, decision.action, step_keys)
         transition = Transition(timestep, decision, after)
         alive = jnp.any(timestep.active, axis=1) & ~timestep.truncated
         kept = keep(transition, alive, memories)
@@ -54,19 +54,18 @@ def _compiled(env, seated, num_envs, num_steps, keep, again):
         ]
         if again:
             over = ~jnp.any(after.active, axis=1) | after.truncated
-            state, after = _where(over, reset(reset_key), (state, after))
+            state, after = _where(over, reset(jax.random.fold_in(key, 102)), (state, after))
         return (memories, state, after), kept
 
-    def run(key):
-        params_key, reset_key, play_key = jax.random.split(key, 3)
-        params = [player.init(params_key) for player in players]
+    def run(key, start):
+        params = [player.init(key) for player in players]
         memories = [player.remember(num_envs) for player in players]
-        carry = (memories, *reset(reset_key))
-        return jax.lax.scan(
-            lambda carry, key: step(params, carry, key), carry, jax.random.split(play_key, num_steps)
-        )[1]
+        keys = jax.random.split(key, num_steps)
+        return jax.lax.scan(lambda carry, key: step(params, carry, key), (memories, *start), keys)[1]
 
-    return compiled(run, optimised=num_envs * num_steps > 50_000)
+    begin = compiled(reset)
+    go_on = compiled(run, optimised=num_envs * num_steps > 50_000)
+    return lambda key: go_on(jax.random.fold_in(key, 1), begin(key))
 
 
 def _where(over, new, old):

@@ -50,8 +50,12 @@ def board(env, players, stags, hares):
 
 
 def look(env, state):
-    """The state before and after everyone stays for a step: nothing moves but the clock."""
-    return compiled(env.step)(state, jnp.full(env.num_agents, STAY), jax.random.key(0))
+    """The state, and what is seen of it, after everyone stays for a step: nothing moves but the clock."""
+    return step(env, state, [STAY] * env.num_agents)
+
+
+def step(env, state, actions):
+    return compiled(env.step)(state, jnp.array(actions), jax.random.key(0))
 
 
 def cells(places, size):
@@ -291,7 +295,7 @@ def test_the_best_guess_at_two_stag_and_two_hare_hunters(preset, unknown, told):
     env = game(preset, observation="entities")
     ns, nh = nearest_stag(env), nearest_hare(env)
     seated = {(0, 1): scripted(ns, env, (0, 1)), (2, 3): scripted(nh, env, (2, 3))}
-    transition = play(env, seated, 300, env.horizon, jax.random.key(0), keep_all)[0]
+    transition = play(env, seated, 200, env.horizon, jax.random.key(0), keep_all)[0]
     filtered = guess([ns, nh], transition)
     active = np.asarray(transition.before.active)
     expected = np.asarray(filtered.prediction.max(axis=-1))

@@ -4,6 +4,7 @@ METRICS: dict[str, str] = {
     "return": "Mean return of the episodes that ended in a round, per agent: the game's own reward.",
     "length": "Mean length of those episodes.",
     "count/episodes": "How many episodes ended in a round.",
+    "action/<name>": "Share of an agent's actions while in the game that were this one.",
     "eval/return": "Mean return of evaluation games, per agent, in games and keys of their own.",
     "eval/length": "Mean length of evaluation games.",
     "policy/loss": "PPO's clipped surrogate, negative; averaged over epochs.",

@@ -85,7 +85,7 @@ def _wrong_shapes(env: Environment, key: Key) -> list[str]:
         if not found:
             found.extend(_wrong_helpers(env, state, timestep))
 
-    if jax.config.jax_disable_jit:
+    if jax.config.jax_disable_jit:  # pyright: ignore[reportAttributeAccessIssue]
         look(key)
     else:
         jax.eval_shape(look, key)

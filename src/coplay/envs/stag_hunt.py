@@ -177,15 +177,15 @@ def _end_after(config: StagHuntConfig, state: StagHuntState, time, someone_ate):
 
 def reset(config: StagHuntConfig, maps: WallMaps, key: Key) -> tuple[StagHuntState, TimeStep]:
     num_prey = config.stags + config.hares
-    bits = jax.random.bits(key, (1 + config.players + num_prey,))
-    number = grid.draw_below(bits[:1], len(maps.walls))[0]
+    words = grid.random_words(key, 1 + config.players + num_prey)
+    number = grid.draw_below(words[:1], len(maps.walls))[0]
     if config.wall_components:
         num_free = jnp.asarray(maps.num_free)[number]
         free_cells = jnp.asarray(maps.free_cells)[number]
     else:
         num_free, free_cells = jnp.int32(config.size**2), None
-    players = grid.draw_below(bits[1 : 1 + config.players], num_free)
-    prey = grid.draw_distinct(bits[1 + config.players :], num_free)
+    players = grid.draw_below(words[1 : 1 + config.players], num_free)
+    prey = grid.draw_distinct(words[1 + config.players :], num_free)
     if free_cells is not None:
         players, prey = free_cells[players], free_cells[prey]
     state = StagHuntState(

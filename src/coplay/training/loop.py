@@ -95,7 +95,7 @@ def train_step(
         state.params, state.learner, trajectory, own_part(update_key)
     )
     state = TrainState(params=params, learner=learner, actor=actor, key=key, step=state.step + 1)
-    return state, metrics | describe(tally)
+    return state, metrics | describe(tally, env.action_names)
 
 
 # --- between chunks ------------------------------------------------------------------------------

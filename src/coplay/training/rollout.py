@@ -24,11 +24,12 @@ from coplay.types import (
 
 @pytree
 class Tally:
-    """Sums over the episodes that ended: what `return` and `length` are averages of."""
+    """Sums over a round: of the episodes that ended, and of the actions of players still in the game."""
 
     episode_return: jax.Array  # [agent]
     episode_length: jax.Array
     episodes: jax.Array
+    actions: jax.Array  # [agent, action]
 
 
 def collect(
@@ -45,7 +46,7 @@ def collect(
     def one_step(carry, key):
         actor, tally = carry
         actor, transition, ended = play_step(env, algorithm, params, actor, key)
-        return (actor, _add(tally, ended)), transition
+        return (actor, _add(tally, ended, transition)), transition
 
     def one_sequence(carry, keys):
         memory = carry[0].memory
@@ -53,7 +54,8 @@ def collect(
         return carry, (steps, memory)
 
     keys = jax.random.split(key, (num_steps // sequence_length, sequence_length))
-    tally = Tally(jnp.zeros(env.num_agents), jnp.int32(0), jnp.int32(0))
+    actions = jnp.zeros((env.num_agents, env.num_actions), jnp.int32)
+    tally = Tally(jnp.zeros(env.num_agents), jnp.int32(0), jnp.int32(0), actions)
     (actor, tally), (steps, memory) = jax.lax.scan(one_sequence, (actor, tally), keys)
     steps = jax.tree.map(lambda x: x.reshape(num_steps, *x.shape[2:]), steps)
     return actor, Trajectory(steps, memory, actor.timestep, actor.memory), tally
@@ -127,19 +129,23 @@ def start_playing(env: Environment, algorithm: Algorithm, key: Key, num_envs: in
     )
 
 
-def _add(tally: Tally, ended: Ended) -> Tally:
+def _add(tally: Tally, ended: Ended, transition: Transition) -> Tally:
+    choices = jnp.arange(tally.actions.shape[-1])[None, None, :]
+    taken = (transition.decision.action[..., None] == choices) & transition.before.active[..., None]
     return Tally(
         tally.episode_return + jnp.sum(jnp.where(ended.over[:, None], ended.episode_return, 0.0), axis=0),
         tally.episode_length + jnp.sum(jnp.where(ended.over, ended.episode_length, 0)),
         tally.episodes + jnp.sum(ended.over),
+        tally.actions + jnp.sum(taken, axis=0),
     )
 
 
-def describe(tally: Tally) -> Metrics:
-    """Mean return per agent and mean length of the episodes that ended; NaN where none did."""
+def describe(tally: Tally, action_names: tuple[str, ...]) -> Metrics:
+    """Mean return and length of the episodes that ended (NaN where none did), and what players do."""
     tally = total(tally)
     episodes = tally.episodes.astype(jnp.float32)
-    return {
+    shares = tally.actions / jnp.sum(tally.actions, axis=-1, keepdims=True)
+    return {f"action/{name}": shares[:, index] for index, name in enumerate(action_names)} | {
         "return": tally.episode_return / episodes,
         "length": tally.episode_length / episodes,
         "count/episodes": episodes,
