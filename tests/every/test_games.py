@@ -89,12 +89,13 @@ def test_a_compiled_game_equals_the_same_game_run_step_by_step(name):
         return env.step(state, action, key)
 
     compiled = jax.jit(counted)
+    pick = jax.jit(lambda legal, key: random_legal(legal, grid.random_words(key, env.num_agents)))
     state, timestep = jax.jit(env.reset)(jax.random.key(4))
     plain, plain_timestep = env.reset(jax.random.key(4))
     for step in range(6):
         assert_same(state, timestep, plain, plain_timestep)
         key = jax.random.key(step)
-        action = random_legal(timestep.legal, grid.random_words(key, env.num_agents))
+        action = pick(timestep.legal, key)
         state, timestep = compiled(state, action, key)
         plain, plain_timestep = env.step(plain, action, key)
     assert len(traces) <= 2, "the game is compiled anew from step to step"

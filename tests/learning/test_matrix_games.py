@@ -30,7 +30,9 @@ def test_coordination_is_reached_from_every_seed(tmp_path):
 
 def test_matching_pennies_is_mixed_on_average(tmp_path):
     """P(action 0) of each player in each role, averaged over the last half of training, is near one half."""
-    built = build(read_experiment("matrix_matching_pennies", {"seeds": 3, "devices": 1, "evaluation.every": 0}))
+    built = build(
+        read_experiment("matrix_matching_pennies", {"seeds": 3, "devices": 1, "evaluation.every": 0})
+    )
     work, stretch = job(built), built.stretches[0]
     state = loop.seat(work, stretch, None, 0)
     chunk = loop.chunk_program(work, stretch, state)

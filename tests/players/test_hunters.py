@@ -245,7 +245,7 @@ REFERENCE = {
 }
 RANDOM, NS, NH = range(3)
 CASTS = [[RANDOM] * 4, [NS] * 4, [NH] * 4, [NS, NS, NH, NH], [NS, NH, NH, NH]]
-EPISODES = 1500
+EPISODES = 1000
 
 
 @pytest.mark.parametrize("early_ending", [None, 5])

@@ -21,7 +21,7 @@ NUM_ACTIONS = len(ACTION_NAMES)
 class SnowdriftConfig:
     size: int = 8  # the board is size x size
     players: int = 4  # 2 to 8
-    drifts: int = 6
+    drifts: int = 6  # at the start, each on a cell of its own
     horizon: int = 50  # steps in an episode
     removal_reward: float = 6.0  # to every player, for each drift removed
     removal_cost: float = 4.0  # shared by those who remove that drift in that step

@@ -8,7 +8,6 @@ import dataclasses
 import itertools
 from typing import Literal
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
