@@ -130,8 +130,9 @@ def test_no_legal_move_leaves_the_grid():
     assert rows["legal"][..., STAY].all()
 
 
-def test_split_agrees_with_the_state():
-    env, (state, rows, *_) = variant("snowdrift"), walk("snowdrift")
+@pytest.mark.parametrize("name", ["snowdrift", "snowdrift, entities"])
+def test_split_agrees_with_the_state(name):
+    env, (state, rows, *_) = variant(name), walk(name)
     parts = jax.jit(jax.vmap(jax.vmap(jax.vmap(env.split))))(jnp.asarray(rows["observation"][:, ::4]))
     circle = (np.arange(4)[:, None] + np.arange(4)[None, :]) % 4
     at = np.arange(64).reshape(8, 8)

@@ -30,6 +30,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         {"players": 5, "strengths": (3, 1, 0, 2, 1), "mask_lone_stag_hunt": True, "observation": "entities"},
     ),
     "snowdrift": ("snowdrift", {}),
+    "snowdrift, entities": ("snowdrift", {"observation": "entities"}),
     "coin game": ("coin_game", {}),
     "coin game, share": ("coin_game", {"tie": "share"}),
     "dilemma": ("prisoners_dilemma", {}),
@@ -38,7 +39,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "specialisation, eight, shared": ("specialisation", {"num_agents": 8, "rounds": 3, "reward": "shared"}),
 }
 STAG_HUNTS = [name for name, (game, _) in VARIANTS.items() if "h1s" in game or "h2s" in game]
-GRID_GAMES = [*STAG_HUNTS, "snowdrift"]
+GRID_GAMES = [*STAG_HUNTS, "snowdrift", "snowdrift, entities"]
 
 
 class Walk(NamedTuple):

@@ -22,6 +22,7 @@ WITH_OPTIONS = [
     "4x4, entities, early",
     "walls, entities",
     "five of different strength",
+    "snowdrift, entities",
     "coin game, share",
     "pennies, hidden time",
     "specialisation, eight, shared",

@@ -74,7 +74,7 @@ def _where(over, new, old):
 
 @functools.cache
 def compiled(function, optimised=False):
-    """In a third of the usual time, ten times slower to run; `optimised`: in two thirds, and as fast as usual."""
+    """In a third of the usual time, but ten times slower to run; `optimised`: in two thirds, and as fast."""
     return jax.jit(function, compiler_options={"xla_backend_optimization_level": int(optimised)})
 
 

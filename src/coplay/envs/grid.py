@@ -127,3 +127,45 @@ def hot(features: Int[Array, "agent hot"], size: int) -> Bool[Array, "agent size
     for column in range(features.shape[1]):
         rows = rows | (features[:, column, None] == jnp.arange(size)[None, :])
     return rows
+
+
+def entities(
+    player: Int[Array, " agent"],
+    is_here: Bool[Array, " agent"],
+    thing: Int[Array, " thing"],
+    is_there: Bool[Array, " thing"],
+    size: int,
+) -> Float[Array, "agent feature"]:
+    """Own row and column; then, for the other players in cyclic order and for the things, all row offsets,
+    all column offsets and all presences. Everything is scaled by the board's size; the absent are zeros."""
+    row, column = player // size, player % size
+    present = _others_and(is_here, is_there)
+    rows = _others_and(row, thing // size) - row[:, None]
+    columns = _others_and(column, thing % size) - column[:, None]
+    parts = [
+        jnp.stack([row, column], axis=1) * (1.0 / size),
+        jnp.where(present, rows, 0) * (1.0 / size),
+        jnp.where(present, columns, 0) * (1.0 / size),
+        present,
+    ]
+    return jnp.concatenate([part.astype(jnp.float32) for part in parts], axis=1)
+
+
+def _others_and(of_players: Shaped[Array, " agent"], of_things: Shaped[Array, " thing"]):
+    num_agents = of_players.shape[0]
+    things = jnp.broadcast_to(of_things[None], (num_agents, *of_things.shape))
+    return jnp.concatenate([in_circle(of_players)[:, 1:], things], axis=1)
+
+
+def entities_size(num_agents: int, num_things: int) -> int:
+    return 2 + 3 * (num_agents - 1 + num_things)
+
+
+def split_entities(part: Float[Array, " feature"], size: int) -> Bool[Array, "thing cell"]:
+    """One observer's `entities` as boards: itself, the others, then the things."""
+    own = jnp.round(part[:2] * size).astype(jnp.int32)
+    rows, columns, present = part[2:].reshape(3, -1)
+    place = own[0] + jnp.round(rows * size).astype(jnp.int32)
+    place = place * size + own[1] + jnp.round(columns * size).astype(jnp.int32)
+    cell = jnp.concatenate([(own[0] * size + own[1])[None], place])
+    return planes(cell, jnp.concatenate([jnp.ones(1, bool), present > 0.5]), size**2)

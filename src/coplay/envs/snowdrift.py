@@ -5,6 +5,7 @@ on. Removers of the same drift share its cost equally, so no rule looks at a pla
 """
 
 import dataclasses
+from typing import Literal
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
@@ -25,6 +26,7 @@ class SnowdriftConfig:
     horizon: int = 50  # steps in an episode
     removal_reward: float = 6.0  # to every player, for each drift removed
     removal_cost: float = 4.0  # shared by those who remove that drift in that step
+    observation: Literal["board", "entities"] = "board"  # planes, or offsets (smaller and faster)
 
     def __post_init__(self):
         cells = self.size**2
@@ -66,10 +68,10 @@ def make(**options) -> Environment:
         split=lambda row: split(config, row),
         draw=lambda state: draw(config, state),
         outcomes=outcomes,
-        plane_shape=(config.size, config.size, _channels(config)),
+        plane_shape=(config.size, config.size, _channels(config)) if config.observation == "board" else None,
         reward_values=_reward_values(config),
         ceiling=config.drifts * (config.removal_reward - config.removal_cost / config.players),
-        random_return=11.0 if config == SnowdriftConfig() else None,
+        random_return=11.0 if config == SnowdriftConfig(observation=config.observation) else None,
     )
 
 
@@ -156,6 +158,18 @@ def _is_legal(config: SnowdriftConfig, state: SnowdriftState, action) -> Bool[Ar
 
 
 def _observe(config: SnowdriftConfig, state: SnowdriftState) -> Float[Array, "agent feature"]:
+    return (_see_board if config.observation == "board" else _see_entities)(config, state)
+
+
+def _see_entities(config: SnowdriftConfig, state: SnowdriftState) -> Float[Array, "agent feature"]:
+    """Own cell, offsets and presence of the others and of drifts; previous actions; the time."""
+    everyone = jnp.ones(config.players, bool)
+    clock = jnp.broadcast_to(state.time / config.horizon, (config.players, 1))
+    seen = grid.entities(state.players, everyone, state.drifts, state.is_there, config.size)
+    return jnp.concatenate([seen, grid.previous_actions(state.previous, NUM_ACTIONS), clock], axis=1)
+
+
+def _see_board(config: SnowdriftConfig, state: SnowdriftState) -> Float[Array, "agent feature"]:
     """Planes, channel last: the observer, the others in cyclic order, walls (none), drifts; then
     previous actions and the time."""
     channels, players = _channels(config), config.players
@@ -179,8 +193,8 @@ def split(config: SnowdriftConfig, row: Float[Array, " feature"]) -> dict[str, A
     actions [player, action], own first, and the clock."""
     players = config.players
     tail = players * NUM_ACTIONS + 1
-    board = row[:-tail].reshape(config.size, config.size, _channels(config))
-    boards = jnp.moveaxis(board > 0.5, -1, 0)
+    read = _split_board if config.observation == "board" else _split_entities
+    boards = read(config, row[:-tail]).reshape(_channels(config), config.size, config.size)
     return {
         "self": boards[0],
         "others": boards[1:players],
@@ -189,6 +203,17 @@ def split(config: SnowdriftConfig, row: Float[Array, " feature"]) -> dict[str, A
         "previous": row[-tail:-1].reshape(players, NUM_ACTIONS),
         "time": row[-1:],
     }
+
+
+def _split_board(config: SnowdriftConfig, part: Float[Array, " feature"]) -> Bool[Array, "channel cell"]:
+    return part.reshape(config.size**2, _channels(config)).T > 0.5
+
+
+def _split_entities(config: SnowdriftConfig, part: Float[Array, " feature"]) -> Bool[Array, "channel cell"]:
+    shown = grid.split_entities(part, config.size)
+    no_walls = jnp.zeros((1, config.size**2), bool)
+    drifts = jnp.any(shown[config.players :], axis=0, keepdims=True)
+    return jnp.concatenate([shown[: config.players], no_walls, drifts])
 
 
 def draw(config: SnowdriftConfig, state: SnowdriftState) -> Picture:
@@ -207,7 +232,10 @@ def _channels(config: SnowdriftConfig) -> int:
 
 
 def _observation_size(config: SnowdriftConfig) -> int:
-    return config.size**2 * _channels(config) + config.players * NUM_ACTIONS + 1
+    tail = config.players * NUM_ACTIONS + 1
+    if config.observation == "entities":
+        return grid.entities_size(config.players, config.drifts) + tail
+    return config.size**2 * _channels(config) + tail
 
 
 def _reward_values(config: SnowdriftConfig) -> tuple[float, ...]:

@@ -293,32 +293,14 @@ def _see_board(config, maps: WallMaps, state: StagHuntState) -> Float[Array, "ag
 
 
 def _see_entities(config, maps: WallMaps, state: StagHuntState) -> Float[Array, "agent feature"]:
-    """Own row and column; then for the others in cyclic order and for prey all row offsets, all column
-    offsets and all presences; then walls, if any."""
-    row, column = state.players // config.size, state.players % config.size
+    """Own cell, offsets and presence of the others and of prey (see `grid.entities`); then walls, if any."""
     prey = jnp.concatenate([state.stags, state.hares])
     alive = jnp.concatenate([state.stag_alive, state.hare_alive])
-    present = _others_and(config, state.active, alive)
-    rows = _others_and(config, row, prey // config.size) - row[:, None]
-    columns = _others_and(config, column, prey % config.size) - column[:, None]
-    scale = 1.0 / config.size
-    parts = [
-        jnp.stack([row, column], axis=1) * scale,
-        jnp.where(present, rows, 0) * scale,
-        jnp.where(present, columns, 0) * scale,
-        present,
-    ]
-    if config.wall_components:
-        parts.append(_for_each(config, jnp.asarray(maps.walls)[state.map]))
-    return jnp.concatenate([part.astype(jnp.float32) for part in parts], axis=1)
-
-
-def _others_and(config: StagHuntConfig, of_players: Array, of_prey: Array) -> Array:
-    return jnp.concatenate([grid.in_circle(of_players)[:, 1:], _for_each(config, of_prey)], axis=1)
-
-
-def _for_each(config: StagHuntConfig, shared: Array) -> Array:
-    return jnp.broadcast_to(shared[None], (config.players, *shared.shape))
+    seen = grid.entities(state.players, state.active, prey, alive, config.size)
+    if not config.wall_components:
+        return seen
+    walls = jnp.asarray(maps.walls)[state.map].astype(jnp.float32)
+    return jnp.concatenate([seen, jnp.broadcast_to(walls[None], (config.players, *walls.shape))], axis=1)
 
 
 def split(config: StagHuntConfig, row: Float[Array, " feature"]) -> dict[str, Array]:
@@ -344,18 +326,12 @@ def _split_board(config, part: Float[Array, " feature"]) -> Bool[Array, "channel
 
 
 def _split_entities(config, part: Float[Array, " feature"]) -> Bool[Array, "channel cell"]:
-    cells, others = config.size**2, config.players - 1
-    num_things = others + config.stags + config.hares
-    own = jnp.round(part[:2] * config.size).astype(jnp.int32)
-    rows, columns, present = part[2 : 2 + 3 * num_things].reshape(3, num_things)
-    place = own[0] + jnp.round(rows * config.size).astype(jnp.int32)
-    place = place * config.size + own[1] + jnp.round(columns * config.size).astype(jnp.int32)
-    shown = grid.planes(place, present > 0.5, cells)
-    self_plane = grid.planes((own[0] * config.size + own[1])[None], jnp.ones(1, bool), cells)
-    walls = part[2 + 3 * num_things :][None] > 0.5 if config.wall_components else jnp.zeros((1, cells), bool)
-    stags = jnp.any(shown[others : others + config.stags], axis=0, keepdims=True)
-    hares = jnp.any(shown[others + config.stags :], axis=0, keepdims=True)
-    return jnp.concatenate([self_plane, shown[:others], walls, stags, hares])
+    players, size = config.players, grid.entities_size(config.players, config.stags + config.hares)
+    shown = grid.split_entities(part[:size], config.size)
+    walls = part[size:][None] > 0.5 if config.wall_components else jnp.zeros((1, config.size**2), bool)
+    stags = jnp.any(shown[players : players + config.stags], axis=0, keepdims=True)
+    hares = jnp.any(shown[players + config.stags :], axis=0, keepdims=True)
+    return jnp.concatenate([shown[:players], walls, stags, hares])
 
 
 def draw(config: StagHuntConfig, maps: WallMaps, state: StagHuntState) -> Picture:
@@ -380,8 +356,8 @@ def _observation_size(config: StagHuntConfig) -> int:
     tail = players * NUM_ACTIONS + 2
     if config.observation == "board":
         return cells * (players + 3) + tail
-    things = players - 1 + config.stags + config.hares
-    return 2 + 3 * things + (cells if config.wall_components else 0) + tail
+    walls = cells if config.wall_components else 0
+    return grid.entities_size(players, config.stags + config.hares) + walls + tail
 
 
 def _reward_values(config: StagHuntConfig) -> tuple[float, ...]:
