@@ -10,43 +10,47 @@ from numpy.testing import assert_allclose
 
 from coplay.envs import matrix, specialisation
 from coplay.players import matrix as players
+from coplay.players.catalogue import make_player
 from coplay.players.scripted import scripted
 from coplay.players.specialisation import fixed, sidestep
 from tests.players.play import assert_mean, compiled, keep_all, play, policy_of, returns
 
 
-def match(env, one, other, num_envs=1, seed=0):
-    """Everybody's actions, [time, env, agent]."""
-    seated = {(0,): scripted(one, env, (0,)), (1,): scripted(other, env, (1,))}
-    transition, _, _ = play(env, seated, num_envs, env.horizon, jax.random.key(seed), keep_all)
-    return np.asarray(transition.decision.action)
+def after_round(env, own, other):
+    """What is seen after one round."""
+    state, _ = compiled(env.reset)(jax.random.key(0))
+    return compiled(env.step)(state, jnp.array([own, other]), jax.random.key(0))[1]
 
 
-def test_tit_for_tat_copies_and_grim_never_forgets():
-    env = matrix.make(rounds=6)
-    noisy = players.biased(env, 0.5)
-    theirs, mine = match(env, noisy, players.tit_for_tat(env), 64).transpose(2, 0, 1)
-    assert (mine[0] == 0).all()
-    assert (mine[1:] == theirs[:-1]).all()
-    theirs, mine = match(env, noisy, players.grim(env), 64).transpose(2, 0, 1)
-    assert (mine[0] == 0).all()
-    assert (mine[1:] == np.maximum.accumulate(theirs, axis=0)[:-1]).all()
+@pytest.mark.parametrize(
+    ("name", "at_first", "after_0", "after_1"),
+    [
+        ("always_cooperate", 0, 0, 0),
+        ("always_defect", 1, 1, 1),
+        ("tit_for_tat", 0, 0, 1),
+        ("generous", 0, 0, 2 / 3),
+        ("biased(0.7)", 0.3, 0.3, 0.3),
+    ],
+)
+def test_the_chance_of_a_1_depends_on_what_the_other_played_last(name, at_first, after_0, after_1):
+    env = matrix.make()
+    player = make_player(name, env)
+    _, start = compiled(env.reset)(jax.random.key(0))
+    seen = [start] + [after_round(env, own, other) for other in range(2) for own in range(2)]
+    chances = [at_first, after_0, after_0, after_1, after_1]
+    assert_allclose([policy_of(player, timestep)[1] for timestep in seen], chances, rtol=1e-6)
+    goals = [int(player.goal(0, timestep.observation[0])) for timestep in seen]
+    assert goals == [int(chance > 0.5) for chance in chances]
 
 
-def test_grim_forgives_in_a_new_episode():
-    env = matrix.make(rounds=3)
-    seated = {
-        (0,): scripted(players.always_defect(env), env, (0,)),
-        (1,): scripted(players.grim(env), env, (1,)),
-    }
-    transition, _, _ = play(env, seated, 1, 6, jax.random.key(0), keep_all, again=True)
-    assert transition.decision.action[:, 0, 1].tolist() == [0, 1, 1, 0, 1, 1]
-
-
-def test_generous_forgives_one_defection_in_three():
-    env = matrix.make(rounds=10)
-    mine = match(env, players.always_defect(env), players.generous(env), 1000)[1:, :, 1]
-    assert_mean(mine.mean(axis=0), 2 / 3, floor=0.0)
+def test_grim_remembers_a_1_until_the_episode_ends():
+    env = matrix.make(rounds=4)
+    noisy, unforgiving = players.biased(env, 0.5), players.grim(env)
+    seated = {(0,): scripted(noisy, env, (0,)), (1,): scripted(unforgiving, env, (1,))}
+    transition, _, _ = play(env, seated, 64, 12, jax.random.key(0), keep_all, again=True)
+    theirs, mine = np.asarray(transition.decision.action).reshape(3, 4, 64, 2).transpose(3, 0, 1, 2)
+    assert (mine[:, 0] == 0).all()
+    assert (mine[:, 1:] == np.maximum.accumulate(theirs, axis=1)[:, :-1]).all()
 
 
 @pytest.mark.parametrize(
@@ -78,26 +82,6 @@ def test_win_stay_lose_shift_knows_its_role():
     policies = [policy_of(player, timestep, seat=i).tolist() for i in range(2)]
     assert policies[matcher] == [0, 1]  # they matched: the matcher won and repeats its 1
     assert policies[1 - matcher] == [1, 0]
-
-
-def after_round(env, own, other):
-    state, _ = compiled(env.reset)(jax.random.key(0))
-    return compiled(env.step)(state, jnp.array([own, other]), jax.random.key(0))[1]
-
-
-def test_two_who_always_cooperate_earn_the_best_mean():
-    env = matrix.make()
-    kind = scripted(players.always_cooperate(env), env, (0, 1))
-    assert_allclose(returns(env, {(0, 1): kind}, 4, jax.random.key(0)), -10.0)
-
-
-def test_biased_plays_0_with_its_chance():
-    env = matrix.make()
-    actions = match(env, players.biased(env, 0.7), players.always_defect(env), 1000)
-    assert_mean(actions[..., 0].mean(axis=0), 0.3, floor=0.0)
-    assert (actions[..., 1] == 1).all()
-    assert players.biased(env, 0.7).goal(0, jnp.zeros(env.observation_size)) == 0
-    assert players.biased(env, 0.2).goal(0, jnp.zeros(env.observation_size)) == 1
 
 
 def test_distinct_fixed_players_earn_the_ceiling():

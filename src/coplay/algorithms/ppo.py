@@ -60,7 +60,7 @@ class PPOConfig:
     value_normalisation: bool = True
     learning_reward: str = "own"  # own, team, mix, or file.py:function
     team_share: float = 0.5  # weight of the team's mean where learning_reward is mix
-    chunk_rows: int = 280  # rows per gradient chunk; speed only, sums agree to rounding
+    chunk_rows: int = 140  # rows per gradient chunk; speed only, sums agree to rounding
 
     def __post_init__(self):
         positive = ("learning_rate", "epochs", "minibatches", "clip", "max_grad_norm", "chunk_rows")
@@ -106,6 +106,7 @@ class Parts(NamedTuple):
     critic_view: Callable
     sharing: Sharing
     has_memory: bool
+    same_view: bool  # policy and critic read the same rows
 
 
 def _actor_critic(env, seats, config: PPOConfig, plan: Plan, critic_view: View) -> Algorithm:
@@ -119,6 +120,7 @@ def _actor_critic(env, seats, config: PPOConfig, plan: Plan, critic_view: View) 
         critic_view=_told_who(critic_view, num_names),
         sharing=sharing(config.parameters),
         has_memory=config.network in ("gru", "cnn_gru"),
+        same_view=critic_view is own_view,
     )
 
     def init(key: Key):
@@ -247,7 +249,7 @@ class Batch:
     """One round of play as columns [column, time, seat, ...], a column being one sequence of one game."""
 
     policy_input: Float[Array, "*rows feature"]
-    critic_input: Float[Array, "*rows view"]
+    critic_input: Float[Array, "*rows view"] | tuple[()]  # () where it is the policy's
     policy: PolicyRows
     value: Float[Array, "*rows"]  # predicted before the update, normalised
     target: Float[Array, "*rows"]  # normalised
@@ -291,7 +293,8 @@ def _learn(env, seats, config: PPOConfig, plan: Plan, parts: Parts) -> Stage:
 def _loss(parts: Parts, config: PPOConfig, weights, batch: Batch) -> tuple[Array, Metrics]:
     memory = batch.memory if parts.has_memory else {"policy": (), "critic": ()}
     _, logits = _sequences(parts.policy, weights["policy"], memory["policy"], batch.policy_input, batch.first)
-    _, value = _sequences(parts.critic, weights["critic"], memory["critic"], batch.critic_input, batch.first)
+    seen = batch.policy_input if parts.same_view else batch.critic_input
+    _, value = _sequences(parts.critic, weights["critic"], memory["critic"], seen, batch.first)
     policy_loss, entropy, figures = clipped_policy_loss(logits, batch.policy, config.clip)
     value_loss = clipped_value_loss(
         value[..., 0], batch.value, batch.target, batch.policy.counts, config.value_clip, config.huber
@@ -359,7 +362,7 @@ def _targets(env, seats, config: PPOConfig, plan: Plan, parts: Parts, params, sc
     )
     batch = Batch(
         policy_input=grouped(parts.policy_view(steps.before, seats, params)),
-        critic_input=critic_input,
+        critic_input=() if parts.same_view else critic_input,
         policy=PolicyRows(
             legal=grouped(steps.before.legal[..., index, :]),
             action=grouped(steps.decision.action[..., index]),

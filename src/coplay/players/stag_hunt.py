@@ -204,7 +204,8 @@ def _next_actions(
     shortens = (to_target[:, 1:] < to_target[:, :1]) & legal[:, : seeking.NUM_MOVES]
     move = jnp.where(jnp.any(shortens, axis=1), jnp.argmax(shortens, axis=1), grid.STAY)
     strike = jnp.where(plan.on_stag, HUNT_STAG, HUNT_HARE)
-    is_needed = (plan.target != NOTHING) & jnp.any(legal[:, : seeking.NUM_MOVES], axis=1)
+    is_there = jnp.any(legal[:, : seeking.NUM_MOVES], axis=1)  # who has left can only stay
+    is_needed = is_there & (plan.target != NOTHING)
     all_there = jnp.all((plan.target == cells) | ~is_needed)
     return jnp.where(is_needed, jnp.where(all_there, strike, move), grid.STAY)
 

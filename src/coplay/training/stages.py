@@ -60,34 +60,36 @@ def fit(
     """
 
     def descend(weights, optimiser_state, batch, count, key):
-        minibatches = _cut(batch, plan, key)
+        chunks, per_minibatch = _cut(batch, plan, key)
 
-        def one_minibatch(carry, minibatch):
+        def one_minibatch(carry, index):
             weights, optimiser_state = carry
-            gradient, sums = _summed_gradient(loss, count, weights, minibatch)
+            first = index * per_minibatch
+            gradient, sums = _summed_gradient(loss, count, weights, chunks, first, per_minibatch)
             updates, optimiser_state = optimiser.update(gradient, optimiser_state, weights)
             sums |= {f"grad_norm/{name}": optax.global_norm(part) for name, part in gradient.items()}
             return (optax.apply_updates(weights, updates), optimiser_state), sums
 
-        def one_epoch(carry, _):
-            carry, sums = jax.lax.scan(one_minibatch, carry, minibatches)
-            return carry, jax.tree.map(jnp.mean, sums)
-
-        carry = (weights, optimiser_state)
-        (weights, optimiser_state), sums = jax.lax.scan(one_epoch, carry, length=plan.epochs)
+        indices = jnp.tile(jnp.arange(plan.minibatches), plan.epochs)
+        (weights, optimiser_state), sums = jax.lax.scan(one_minibatch, (weights, optimiser_state), indices)
         return weights, optimiser_state, jax.tree.map(jnp.mean, sums)
 
     return descend
 
 
-def _cut(batch: PyTree, plan: Fit, key: Key) -> PyTree:
-    """Columns in a drawn order, as [minibatch, chunk, column, time, ...]."""
+def _cut(batch: PyTree, plan: Fit, key: Key) -> tuple[PyTree, int]:
+    """Columns in a drawn order, as [chunk, column, time, ...], and how many chunks make a minibatch.
+
+    Chunks are later read by their number, which is the same for every agent: scanning over them instead
+    would make a mapped program turn the whole batch round once per minibatch.
+    """
     columns, time = jax.tree.leaves(batch)[0].shape[:2]
     per_minibatch = columns // plan.minibatches
     per_chunk = chunk_columns(per_minibatch, time, plan.chunk_rows)
     order = jax.random.permutation(key, columns)
-    shape = (plan.minibatches, per_minibatch // per_chunk, per_chunk)
-    return jax.tree.map(lambda x: jnp.take(x, order, axis=0).reshape(*shape, *x.shape[1:]), batch)
+    shape = (columns // per_chunk, per_chunk)
+    chunks = jax.tree.map(lambda x: jnp.take(x, order, axis=0).reshape(*shape, *x.shape[1:]), batch)
+    return chunks, per_minibatch // per_chunk
 
 
 def chunk_columns(columns: int, rows_per_column: int, most_rows: int) -> int:
@@ -96,18 +98,19 @@ def chunk_columns(columns: int, rows_per_column: int, most_rows: int) -> int:
     return max(divisor for divisor in range(1, columns + 1) if columns % divisor == 0 and divisor <= most)
 
 
-def _summed_gradient(loss, count, weights, minibatch):
-    """Gradient and figures of a whole minibatch, averaged over its counted rows on all devices."""
+def _summed_gradient(loss, count, weights, chunks, first, number):
+    """Gradient and figures of `number` chunks from `first` on, averaged over counted rows on all devices."""
 
-    def one_chunk(chunk):
+    def one_chunk(index):
+        chunk = jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, index, keepdims=False), chunks)
         (_, figures), gradient = jax.value_and_grad(loss, has_aux=True)(weights, chunk)
         return gradient, figures, count(chunk)
 
-    shapes = jax.eval_shape(one_chunk, jax.tree.map(lambda x: x[0], minibatch))
-    nothing = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
-    sums, _ = jax.lax.scan(
-        lambda sums, chunk: (jax.tree.map(jnp.add, sums, one_chunk(chunk)), None), nothing, minibatch
-    )
+    def add(sums, index):
+        return jax.tree.map(jnp.add, sums, one_chunk(index)), None
+
+    nothing = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(one_chunk, first))
+    sums, _ = jax.lax.scan(add, nothing, first + jnp.arange(number))
     gradient, figures, counted = total(sums)
     counted = jnp.maximum(counted, 1.0)
     return jax.tree.map(lambda x: x / counted, (gradient, figures))
