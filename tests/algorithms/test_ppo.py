@@ -1,0 +1,109 @@
+"""What PPO reads and how returns end: views, departures, cuts, teams."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from coplay.algorithms.ppo import PPOConfig, _advantages, draw_actions, from_columns, to_columns
+from coplay.algorithms.views import joint_view, own_view, with_identity
+from coplay.training import loop
+from coplay.types import Decision, TimeStep, Transition
+from tests.small import small_job
+
+
+def timestep(observation, active):
+    num_agents = observation.shape[-2]
+    batch = observation.shape[:-2]
+    return TimeStep(
+        observation=jnp.asarray(observation, jnp.float32),
+        legal=jnp.ones((*batch, num_agents, 2), bool),
+        reward=jnp.zeros((*batch, num_agents)),
+        active=jnp.asarray(active),
+        terminated=~jnp.asarray(active),
+        truncated=jnp.zeros(batch, bool),
+        first=jnp.zeros(batch, bool),
+    )
+
+
+ROWS = np.array([[[1.0], [2.0], [3.0]]])  # one game, three players, one feature
+
+
+def test_the_joint_view_shows_own_row_first_and_the_departed_as_zeros():
+    seen = joint_view(timestep(ROWS, [[True, False, True]]), (0, 1, 2))
+    assert_array_equal(seen[0], [[1, 0, 3], [0, 3, 1], [3, 1, 0]])
+
+
+def test_some_seats_see_only_their_rows():
+    assert_array_equal(own_view(timestep(ROWS, [[True] * 3]), (2,))[0], [[3.0]])
+    assert_array_equal(joint_view(timestep(ROWS, [[True] * 3]), (2,))[0], [[3, 1, 2]])
+
+
+def test_identity_is_data_and_not_the_place_in_the_row():
+    named = with_identity(jnp.zeros((1, 2, 1)), jnp.array([2, 0]), 3)
+    assert_array_equal(named[0], [[0, 0, 0, 1], [0, 1, 0, 0]])
+
+
+def test_columns_go_there_and_back():
+    x = jnp.arange(6 * 2 * 3).reshape(6, 2, 3)
+    columns = to_columns(x, 3)
+    assert columns.shape == (4, 3, 3)
+    assert_array_equal(columns[1], x[3:, 0])  # the second sequence of the first game
+    assert_array_equal(from_columns(columns, (6, 2)), x)
+
+
+def test_actions_are_drawn_as_often_as_the_policy_says():
+    policy = jnp.broadcast_to(jnp.array([0.5, 0.0, 0.2, 0.3]), (40_000, 2, 4))
+    drawn = np.asarray(draw_actions(jax.random.key(0), jnp.array([0, 1]), policy))
+    for seat in (0, 1):
+        shares = np.bincount(drawn[:, seat], minlength=4) / len(drawn)
+        assert_allclose(shares, [0.5, 0.0, 0.2, 0.3], atol=0.01)
+        assert shares[1] == 0
+    assert 0.3 < (drawn[:, 0] == drawn[:, 1]).mean() < 0.45  # independent streams: 0.38
+
+
+def steps(reward, terminated, truncated=(False, False)):
+    """Two steps of one game with two players."""
+    active = np.array([[True, True], ~np.array(terminated[0])])
+    before = timestep(np.zeros((2, 1, 2, 1)), active[:, None])
+    after = dataclasses.replace(
+        timestep(np.zeros((2, 1, 2, 1)), ~np.array(terminated)[:, None]),
+        reward=jnp.asarray(reward, jnp.float32)[:, None],
+        truncated=jnp.asarray(truncated)[:, None],
+    )
+    decision = Decision(jnp.zeros((2, 1, 2), jnp.int32), jnp.zeros((2, 1, 2)), jnp.ones((2, 1, 2, 2)) / 2)
+    return Transition(before=before, decision=decision, after=after)
+
+
+def advantage(config, transition):
+    zeros = jnp.zeros((2, 1, 2))
+    counts = transition.before.active
+    return _advantages(config, (0, 1), transition, zeros, zeros, counts)[:, 0]
+
+
+# Player 0 takes a hare (1) and leaves; player 1 catches 4 a step later and the game is over.
+LEAVES = {"reward": [[1, 0], [0, 4]], "terminated": [[True, False], [True, True]]}
+
+
+def test_with_its_own_reward_a_players_return_ends_when_it_leaves():
+    config = PPOConfig(discount=0.5, trace=1.0)
+    assert_allclose(advantage(config, steps(**LEAVES)), [[1.0, 2.0], [0.0, 4.0]])
+
+
+def test_with_the_teams_reward_it_runs_on_to_the_end_of_the_game():
+    # team means 0.5 and 2: both players' return at the first step is 0.5 + 0.5 * 2 = 1.5
+    config = PPOConfig(discount=0.5, trace=1.0, learning_reward="team")
+    assert_allclose(advantage(config, steps(**LEAVES))[0], [1.5, 1.5])
+
+
+@pytest.mark.parametrize("network", ["mlp", "gru"])
+def test_a_game_that_can_be_cut_is_learned_with_and_without_memory(network):
+    changes = {"game_options.continue_probability": 0.9, "ppo.network": network, "rollout.sequence_length": 5}
+    work = small_job("matrix_prisoners_dilemma", **changes)
+    assert work.env.can_truncate
+    state = loop.seat(work, work.stretches[0], None, 0)
+    _, metrics = loop.chunk_program(work, work.stretches[0], state).run(state, jnp.int32(1))
+    assert np.isfinite(np.asarray(metrics["value/loss"])[0, 0]).all()
