@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from coplay.algorithms.ppo import PPOConfig, _advantages, draw_actions, from_columns, to_columns
+from coplay.algorithms.actor_critic import actor_critic, draw_actions, from_columns, to_columns
+from coplay.algorithms.ppo import PPOConfig
+from coplay.algorithms.targets import advantages
 from coplay.algorithms.views import joint_view, own_view, with_identity
+from coplay.envs import make_game
 from coplay.training import loop
 from coplay.types import Decision, TimeStep, Transition
 from tests.small import small_job
@@ -81,7 +84,8 @@ def steps(reward, terminated, truncated=(False, False)):
 def advantage(config, transition):
     zeros = jnp.zeros((2, 1, 2))
     counts = transition.before.active
-    return _advantages(config, (0, 1), transition, zeros, zeros, counts)[:, 0]
+    model, _ = actor_critic(make_game("prisoners_dilemma"), (0, 1), config, own_view)
+    return advantages(model, config, transition, zeros, zeros, counts)[:, 0]
 
 
 # Player 0 takes a hare (1) and leaves; player 1 catches 4 a step later and the game is over.

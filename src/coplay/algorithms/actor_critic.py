@@ -1,0 +1,217 @@
+"""A policy and a critic for some seats of a game: built, acting, and reading whole sequences.
+
+Everything is laid out as [column, time, seat, ...] when networks read it: a column is one stretch of one
+game, and a group of seats that share weights is read together (`sharing.py`).
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from coplay.algorithms.losses import log_policy
+from coplay.algorithms.sharing import Sharing, sharing
+from coplay.algorithms.views import View, own_view, with_identity
+from coplay.nets import NETWORKS
+from coplay.types import Algorithm, Decision, Environment, Key, Memory, PyTree, Seated, Stage, TimeStep
+
+POLICY_GAIN, CRITIC_GAIN = 0.01, 1.0  # of output layers: play starts near uniform
+
+
+class ActorCritic(NamedTuple):
+    """What acting and learning share: networks without weights, views, and whose weights are whose."""
+
+    seats: tuple[int, ...]
+    networks: dict[str, Any]  # "policy" and "critic", without their arrays
+    views: dict[str, Callable]  # by the same names: (timestep, seats, params) -> rows
+    sharing: Sharing
+    has_memory: bool
+    same_view: bool  # policy and critic read the same rows
+    width: int  # of the memory
+
+    @property
+    def index(self) -> np.ndarray:
+        return np.array(self.seats)
+
+
+Settings = Any  # parameters, network, hidden and activation, as in PPOConfig
+
+
+def actor_critic(
+    env: Environment, seats: tuple[int, ...], settings: Settings, critic_view: View
+) -> tuple[ActorCritic, Callable[[Key], Seated]]:
+    """The two networks, and a function that initialises their weights for every seat."""
+    num_names = env.num_agents if settings.parameters == "shared_with_id" else 0
+    views = {"policy": own_view, "critic": critic_view}
+    sizes = {name: _view_size(view, env) + num_names for name, view in views.items()}
+    build = _builder(env, settings, sizes)
+    fresh = build(jax.random.key(0))
+    model = ActorCritic(
+        seats=seats,
+        networks={name: eqx.partition(network, eqx.is_array)[1] for name, network in fresh.items()},
+        views={name: _told_who(view, num_names) for name, view in views.items()},
+        sharing=sharing(settings.parameters),
+        has_memory="gru" in settings.network,
+        same_view=critic_view is own_view,
+        width=settings.hidden[-1],
+    )
+
+    def init(key: Key) -> Seated:
+        weights = model.sharing.init(lambda k: eqx.filter(build(k), eqx.is_array), key, len(seats))
+        return model.sharing.pack(weights, {"identity": jnp.asarray(seats, jnp.int32)})
+
+    return model, init
+
+
+def as_algorithm(model: ActorCritic, init: Callable, learn: Stage) -> Algorithm:
+    return Algorithm(
+        init=init,
+        remember=lambda num_envs: _empty_memory(model, num_envs),
+        act=lambda params, memory, timestep, state, key: act(model, params, memory, timestep, key),
+        watch=lambda params, memory, transition: memory,
+        learn=learn,
+    )
+
+
+def _view_size(view: View, env: Environment) -> int:
+    _, timestep = jax.eval_shape(env.reset, jax.random.key(0))
+    return jax.eval_shape(lambda t: view(t, (0,)), timestep).shape[-1]
+
+
+def _told_who(view: View, num_names: int):
+    """A function (timestep, seats, params) -> what networks read, with identities if names are told."""
+
+    def look(timestep: TimeStep, seats: tuple[int, ...], params: Seated) -> Array:
+        seen = view(timestep, seats)
+        return with_identity(seen, params.own["seat"]["identity"], num_names) if num_names else seen
+
+    return look
+
+
+def _builder(env: Environment, settings: Settings, sizes: dict[str, int]):
+    """A function from a key to freshly initialised policy and critic, which read rows of these sizes."""
+    build = NETWORKS[settings.network]
+    planes = env.plane_shape if "cnn" in settings.network else None
+    if "cnn" in settings.network and planes is None:
+        raise ValueError(
+            f"network={settings.network!r} needs observations that begin with a board; "
+            f"{env.name} as set up has none: set observation='board' or network='mlp'"
+        )
+
+    def networks(key: Key) -> dict[str, Any]:
+        policy_key, critic_key = jax.random.split(key)
+        options = {"planes": planes, "activation": settings.activation}
+        hidden = settings.hidden
+        return {
+            "policy": build(policy_key, sizes["policy"], hidden, env.num_actions, POLICY_GAIN, **options),
+            "critic": build(critic_key, sizes["critic"], hidden, 1, CRITIC_GAIN, **options),
+        }
+
+    return networks
+
+
+def _empty_memory(model: ActorCritic, num_envs: int) -> Memory:
+    if not model.has_memory:
+        return ()
+    zeros = jnp.zeros((num_envs, len(model.seats), model.width))
+    return {"policy": zeros, "critic": zeros}
+
+
+def memory_of(model: ActorCritic, memory: Memory, name: str) -> Memory:
+    """One network's part of the memory; nothing for networks without."""
+    return memory[name] if model.has_memory else ()
+
+
+# --- acting --------------------------------------------------------------------------------------
+
+
+def act(
+    model: ActorCritic, params: Seated, memory: Memory, timestep: TimeStep, key: Key
+) -> tuple[Memory, Decision]:
+    """Draw from the policy. With memory, the critic reads along, so that its sequences start right."""
+    policy_memory, logits = read_step(model, "policy", params, memory_of(model, memory, "policy"), timestep)
+    if model.has_memory:
+        critic_memory, _ = read_step(model, "critic", params, memory["critic"], timestep)
+        memory = {"policy": policy_memory, "critic": critic_memory}
+    log_all = log_policy(logits, timestep.legal[:, model.index])
+    policy = jnp.exp(log_all)
+    action = draw_actions(key, params.own["seat"]["identity"], policy)
+    taken = action[..., None] == jnp.arange(policy.shape[-1])[None, None, :]
+    log_prob = jnp.sum(jnp.where(taken, log_all, 0.0), axis=-1)
+    return memory, Decision(action=action, log_prob=log_prob, policy=policy)
+
+
+def draw_actions(
+    key: Key, identity: Int[Array, " seat"], policy: Float[Array, "env seat action"]
+) -> Int[Array, "env seat"]:
+    """One draw per row by the inverse of the cumulative distribution; each seat has its own stream."""
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, identity)
+    unit = jax.vmap(lambda k: jax.random.uniform(k, policy.shape[:1]), out_axes=1)(keys)
+    cumulative = jnp.cumsum(policy, axis=-1)
+    reached = cumulative > (unit * cumulative[..., -1])[..., None]
+    return jnp.argmax(reached, axis=-1).astype(jnp.int32)
+
+
+def read_step(model: ActorCritic, name: str, params: Seated, memory: Memory, timestep: TimeStep):
+    """Memory and outputs [env, seat, ...] of one network, one step, every seat with its group's weights."""
+    inputs = model.views[name](timestep, model.seats, params)
+    first = timestep.first[:, None]
+
+    def one_group(weights, memory, inputs):
+        return sequences(model, name, weights, memory, inputs, first)
+
+    groups = model.sharing.groups
+    read = model.sharing.map(one_group)
+    read_out = read(model.sharing.weights(params), groups(memory, 1), groups(inputs[:, None], 2))
+    remembered, outputs = (model.sharing.seats(tree, 2) for tree in read_out)
+    return jax.tree.map(lambda x: x[:, 0], remembered), outputs[:, 0]
+
+
+# --- reading sequences ---------------------------------------------------------------------------
+
+
+def sequences(
+    model: ActorCritic,
+    name: str,
+    weights: PyTree,
+    memory: Memory,
+    inputs: Float[Array, "column time seat feature"],
+    first: Bool[Array, "column time"],
+):
+    """Memory after each step and outputs, both [column, time, seat, ...], starting from `memory`."""
+    network = eqx.combine(model.networks[name], weights[name])
+    if not model.has_memory:
+        return memory, network(inputs)
+    columns, time, seats = inputs.shape[:3]
+    rows = jnp.moveaxis(inputs, 1, 0).reshape(time, columns * seats, -1)
+    fresh = jnp.repeat(first.T, seats, axis=1)
+    out = network.run(memory.reshape(columns * seats, -1), rows, fresh)
+    return tuple(jnp.moveaxis(x.reshape(time, columns, seats, -1), 0, 1) for x in out)
+
+
+def peek(
+    model: ActorCritic, weights: PyTree, memory: Memory, inputs: Float[Array, "column time seat feature"]
+) -> Float[Array, "column time seat one"]:
+    """The critic on one more row after every step, read with the memory of that moment."""
+    columns, time = inputs.shape[:2]
+    rows, memory = jax.tree.map(lambda x: x.reshape(columns * time, 1, *x.shape[2:]), (inputs, memory))
+    memory = jax.tree.map(lambda x: x[:, 0], memory)
+    never = jnp.zeros((columns * time, 1), bool)
+    outputs = sequences(model, "critic", weights, memory, rows, never)[1]
+    return outputs.reshape(columns, time, *outputs.shape[2:])
+
+
+def to_columns(x: Array, length: int) -> Array:
+    """[time, env, ...] as [env * sequence, length, ...]."""
+    time, envs = x.shape[:2]
+    return jnp.swapaxes(x, 0, 1).reshape(envs * (time // length), length, *x.shape[2:])
+
+
+def from_columns(x: Array, shape: tuple[int, ...]) -> Array:
+    """The way back, to [time, env, ...]; `shape` says how long and how many."""
+    time, envs = shape
+    return jnp.swapaxes(x.reshape(envs, time, *x.shape[2:]), 0, 1)

@@ -1,0 +1,180 @@
+"""From a round of play to what PPO's loss reads: values, advantages, targets, laid out as columns."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from coplay.algorithms import value_scale
+from coplay.algorithms.actor_critic import (
+    ActorCritic,
+    from_columns,
+    memory_of,
+    peek,
+    read_step,
+    sequences,
+    to_columns,
+)
+from coplay.algorithms.losses import PolicyRows
+from coplay.algorithms.returns import RETURNS
+from coplay.algorithms.rewards import learning_reward, outlives_players
+from coplay.algorithms.value_scale import ValueScale
+from coplay.training.devices import masked_mean
+from coplay.types import Environment, Memory, Metrics, PyTree, Seated, Trajectory, Transition, pytree
+
+Settings = Any  # returns, discount, trace, learning reward and value normalisation, as in PPOConfig
+
+
+@pytree
+class Batch:
+    """One round of play as columns [column, time, seat, ...], a column being one sequence of one game."""
+
+    policy_input: Float[Array, "*rows feature"]
+    critic_input: Float[Array, "*rows view"] | tuple[()]  # () where it is the policy's
+    policy: PolicyRows
+    value: Float[Array, "*rows"]  # predicted before the update, normalised
+    target: Float[Array, "*rows"]  # normalised
+    first: Bool[Array, "*columns"]
+    memory: Memory
+
+
+class Round(NamedTuple):
+    """A round of play, and how its arrays are turned into columns of groups and back."""
+
+    model: ActorCritic
+    trajectory: Trajectory
+    length: int  # of a column
+
+    def columns(self, tree: PyTree) -> PyTree:
+        """[time, env, seat, ...] as one row per group, then [column, time, seat, ...]."""
+        return self.model.sharing.groups(jax.tree.map(lambda x: to_columns(x, self.length), tree), 2)
+
+    def back(self, tree: PyTree) -> PyTree:
+        shape = self.trajectory.steps.before.first.shape
+        return jax.tree.map(lambda x: from_columns(x, shape), self.model.sharing.seats(tree, 2))
+
+
+def make_batch(
+    env: Environment, model: ActorCritic, settings: Settings, length: int, params: Seated, scale, trajectory
+) -> tuple[Batch, ValueScale, Metrics]:
+    """Everything the loss reads, the scale of values, and how well the critic had foreseen the returns."""
+    played = Round(model, trajectory, length if model.has_memory else trajectory.steps.before.first.shape[0])
+    steps, each = trajectory.steps, model.sharing.map
+    memory = _column_memory(model, trajectory)
+    seen = played.columns(model.views["critic"](steps.before, model.seats, params))
+    normal, value, next_value = _values(env, played, settings, params, scale, memory, seen)
+    counts = steps.before.active[..., model.index]
+    advantage = advantages(model, settings, steps, value, next_value, counts)
+    returns, counted = played.columns(advantage + value), played.columns(counts)
+    if settings.value_normalisation:
+        scale = each(value_scale.updated)(scale, returns, counted)
+    batch = Batch(
+        policy_input=played.columns(model.views["policy"](steps.before, model.seats, params)),
+        critic_input=() if model.same_view else seen,
+        policy=PolicyRows(
+            legal=played.columns(steps.before.legal[..., model.index, :]),
+            action=played.columns(steps.decision.action[..., model.index]),
+            log_prob=played.columns(steps.decision.log_prob[..., model.index]),
+            advantage=each(_standardised)(played.columns(advantage), counted),
+            counts=counted,
+        ),
+        value=normal,
+        target=each(value_scale.normalised)(scale, returns),
+        first=model.sharing.alike(to_columns(steps.before.first, played.length), len(model.seats)),
+        memory=memory,
+    )
+    return batch, scale, each(_value_fit)(played.columns(value), returns, counted)
+
+
+def _column_memory(model: ActorCritic, trajectory: Trajectory) -> Memory:
+    """Memory at the start of each column, [group, column, seat, hidden]."""
+    if not model.has_memory:
+        return ()
+    columns = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1).reshape(-1, *x.shape[2:]), trajectory.memory)
+    return model.sharing.groups(columns, 1)
+
+
+def _values(env, played: Round, settings: Settings, params: Seated, scale, memory: Memory, seen):
+    """Predictions as columns in normalised units, and [time, env, seat] in the game's: before, and after.
+
+    The value of `after` is the next row's, except at a cut, where `after` is looked at itself.
+    """
+    model, steps = played.model, played.trajectory.steps
+    weights, each = model.sharing.weights(params), model.sharing.map
+    first = to_columns(steps.before.first, played.length)
+    remembered, normal = each(lambda w, m, x: sequences(model, "critic", w, m, x, first))(
+        weights, memory_of(model, memory, "critic"), seen
+    )
+    real = each(value_scale.denormalised)
+    value = played.back(real(scale, normal[..., 0]))
+    after = jnp.concatenate([value[1:], _last_values(model, params, scale, played.trajectory)[None]])
+    if env.can_truncate:
+        shown = played.columns(model.views["critic"](steps.after, model.seats, params))
+        at_cut = each(lambda w, m, x: peek(model, w, m, x)[..., 0])(weights, remembered, shown)
+        after = jnp.where(steps.after.truncated[..., None], played.back(real(scale, at_cut)), after)
+    return normal[..., 0], value, after
+
+
+def _last_values(
+    model: ActorCritic, params: Seated, scale: ValueScale, trajectory: Trajectory
+) -> Float[Array, "env seat"]:
+    """Values of where play goes on; unused where the last step ended a game."""
+    memory = memory_of(model, trajectory.next_memory, "critic")
+    normal = read_step(model, "critic", params, memory, trajectory.next)[1][..., 0]
+    grouped = model.sharing.groups(normal[:, None], 2)
+    return model.sharing.seats(model.sharing.map(value_scale.denormalised)(scale, grouped), 2)[:, 0]
+
+
+def advantages(
+    model: ActorCritic,
+    settings: Settings,
+    steps: Transition,
+    value: Float[Array, "time env seat"],
+    next_value: Float[Array, "time env seat"],
+    counts: Bool[Array, "time env seat"],
+) -> Float[Array, "time env seat"]:
+    """What each decision was worth beyond what the critic expected, in the reward that is taught."""
+    reward = learning_reward(settings.learning_reward, settings.team_share)(steps)[..., model.index]
+    ends = steps.after.terminated[..., model.index]
+    if outlives_players(settings.learning_reward):
+        # Who has left still earns its share of what the team goes on to earn, so its return runs on to
+        # the end of the game. Its own critic is never trained there: the company's mean value stands in.
+        ends = jnp.broadcast_to(jnp.all(steps.after.terminated, axis=-1, keepdims=True), ends.shape)
+        next_value = _or_company(next_value, steps.after.active[..., model.index])
+        value = _or_company(value, counts)
+    cut = jnp.broadcast_to(steps.after.truncated[..., None], ends.shape)
+    estimate = RETURNS[settings.returns]
+    return estimate(reward, value, next_value, ends, cut, settings.discount, settings.trace)
+
+
+def _or_company(
+    value: Float[Array, "*rows seat"], holds: Bool[Array, "*rows seat"]
+) -> Float[Array, "*rows seat"]:
+    """The value where it holds, elsewhere the mean of those that do."""
+    added = jnp.sum(jnp.where(holds, value, 0.0), axis=-1, keepdims=True)
+    return jnp.where(holds, value, added / jnp.maximum(jnp.sum(holds, axis=-1, keepdims=True), 1))
+
+
+def _standardised(advantage: Float[Array, "*rows"], counts: Bool[Array, "*rows"]) -> Float[Array, "*rows"]:
+    """Mean 0 and deviation 1 over the rows that count, over all devices."""
+    axes = tuple(range(advantage.ndim))
+    centred = advantage - masked_mean(advantage, counts, axes)
+    deviation = jnp.sqrt(masked_mean(centred**2, counts, axes))
+    return jnp.where(counts, centred / (deviation + 1e-8), 0.0)
+
+
+def _value_fit(value: Float[Array, "*rows"], returns: Float[Array, "*rows"], counts) -> Metrics:
+    axes = tuple(range(value.ndim))
+
+    def mean(x):
+        return masked_mean(x, counts, axes)
+
+    def variance(x):
+        return mean((x - mean(x)) ** 2)
+
+    return {
+        "value/explained_variance": 1.0 - variance(returns - value) / jnp.maximum(variance(returns), 1e-8),
+        "value/prediction_mean": mean(value),
+        "value/prediction_std": jnp.sqrt(variance(value)),
+    }
