@@ -15,3 +15,9 @@ def nearest(given: str, known: Iterable[str]) -> str:
     if close:
         return f"did you mean {close[0]!r}?"
     return "known: " + ", ".join(known)
+
+
+def require(holds: bool, message: str) -> None:
+    """For settings that check themselves; whoever reads them turns it into a BadInput."""
+    if not holds:
+        raise ValueError(message)

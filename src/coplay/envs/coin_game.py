@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from coplay.envs import grid
+from coplay.errors import require
 from coplay.types import Environment, Key, Picture, TimeStep, pytree
 
 PLAYERS = 2
@@ -29,9 +30,9 @@ class CoinGameConfig:
     tie: Literal["both", "share"] = "both"  # both take the whole coin, or half of it each
 
     def __post_init__(self):
-        _require(2 <= self.size <= 8, f"size={self.size} must lie between 2 and 8")
-        _require(self.horizon >= 1, f"horizon={self.horizon} must be at least 1")
-        _require(self.tie in ("both", "share"), f"tie={self.tie!r} must be 'both' or 'share'")
+        require(2 <= self.size <= 8, f"size={self.size} must lie between 2 and 8")
+        require(self.horizon >= 1, f"horizon={self.horizon} must be at least 1")
+        require(self.tie in ("both", "share"), f"tie={self.tie!r} must be 'both' or 'share'")
 
 
 @pytree
@@ -246,8 +247,3 @@ def _fresh_coin(value: np.ndarray, minus: np.ndarray) -> np.ndarray:
     cells = np.arange(len(value))
     free = (cells[None, :] != 0) & (cells[None, :] != cells[:, None])
     return (value[minus.T, cells[None, :]] * free).sum(1) / free.sum(1)
-
-
-def _require(holds: bool, message: str) -> None:
-    if not holds:
-        raise ValueError(message)

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from coplay.envs import grid
+from coplay.errors import require
 from coplay.types import Environment, Key, Picture, TimeStep, pytree
 
 PLAYERS, NUM_ACTIONS = 2, 2
@@ -47,9 +48,9 @@ class MatrixConfig:
     continue_probability: float | None = None  # hides the time and ends each round by a draw
 
     def __post_init__(self):
-        _require(self.game in GAMES, f"game={self.game!r} must be one of {', '.join(GAMES)}")
-        _require(self.rounds >= 1, f"rounds={self.rounds} must be at least 1")
-        _require(
+        require(self.game in GAMES, f"game={self.game!r} must be one of {', '.join(GAMES)}")
+        require(self.rounds >= 1, f"rounds={self.rounds} must be at least 1")
+        require(
             self.continue_probability is None or 0 < self.continue_probability < 1,
             f"continue_probability={self.continue_probability} must lie between 0 and 1, or be left out",
         )
@@ -216,8 +217,3 @@ def _mean_payoffs(game: Game) -> np.ndarray:
 def _expected_rounds(config: MatrixConfig) -> float:
     p = config.continue_probability
     return float(config.rounds) if p is None else (1 - p**SAFETY_STOP) / (1 - p)
-
-
-def _require(holds: bool, message: str) -> None:
-    if not holds:
-        raise ValueError(message)

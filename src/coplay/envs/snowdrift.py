@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from coplay.envs import grid
+from coplay.errors import require
 from coplay.types import Environment, Key, Picture, TimeStep, pytree
 
 REMOVE = 5
@@ -30,13 +31,13 @@ class SnowdriftConfig:
 
     def __post_init__(self):
         cells = self.size**2
-        _require(2 <= self.size <= 32, f"size={self.size} must lie between 2 and 32")
-        _require(2 <= self.players <= 8, f"players={self.players} must lie between 2 and 8")
-        _require(
+        require(2 <= self.size <= 32, f"size={self.size} must lie between 2 and 32")
+        require(2 <= self.players <= 8, f"players={self.players} must lie between 2 and 8")
+        require(
             1 <= self.drifts <= cells,
             f"drifts={self.drifts} must lie between 1 and {cells}, the cells there are",
         )
-        _require(self.horizon >= 1, f"horizon={self.horizon} must be at least 1")
+        require(self.horizon >= 1, f"horizon={self.horizon} must be at least 1")
 
 
 @pytree
@@ -246,8 +247,3 @@ def _reward_values(config: SnowdriftConfig) -> tuple[float, ...]:
         most = config.players - (removed - 1)  # each of the others needs a remover of its own
         values |= {gain} | {gain - config.removal_cost / k for k in range(1, most + 1)}
     return tuple(sorted(values))
-
-
-def _require(holds: bool, message: str) -> None:
-    if not holds:
-        raise ValueError(message)

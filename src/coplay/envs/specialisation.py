@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from coplay.envs import grid
+from coplay.errors import require
 from coplay.types import Environment, Picture, TimeStep, pytree
 
 NONE_YET = -1  # as the last action, before the first round
@@ -23,9 +24,9 @@ class SpecialisationConfig:
     reward: Literal["own", "shared"] = "own"  # 1 / (players on one's task), or distinct tasks / players
 
     def __post_init__(self):
-        _require(2 <= self.num_agents <= 16, f"num_agents={self.num_agents} must lie between 2 and 16")
-        _require(self.rounds >= 1, f"rounds={self.rounds} must be at least 1")
-        _require(self.reward in ("own", "shared"), f"reward={self.reward!r} must be 'own' or 'shared'")
+        require(2 <= self.num_agents <= 16, f"num_agents={self.num_agents} must lie between 2 and 16")
+        require(self.rounds >= 1, f"rounds={self.rounds} must be at least 1")
+        require(self.reward in ("own", "shared"), f"reward={self.reward!r} must be 'own' or 'shared'")
 
 
 @pytree
@@ -141,8 +142,3 @@ def draw(config: SpecialisationConfig, state: SpecialisationState) -> Picture:
         cells={},
         players=grid.cells_or_nowhere(jnp.arange(players) * players + state.last, chose, players),
     )
-
-
-def _require(holds: bool, message: str) -> None:
-    if not holds:
-        raise ValueError(message)

@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from coplay.envs import grid
 from coplay.envs.walls import WallMaps, wall_maps
+from coplay.errors import require
 from coplay.types import Environment, Key, Picture, TimeStep, pytree
 
 HUNT_STAG, HUNT_HARE = 5, 6
@@ -41,32 +42,32 @@ class StagHuntConfig:
 
     def __post_init__(self):
         cells = self.size**2
-        _require(2 <= self.size <= 32, f"size={self.size} must lie between 2 and 32")
-        _require(2 <= self.players <= 8, f"players={self.players} must lie between 2 and 8")
-        _require(self.hares >= 0, f"hares={self.hares} must not be negative")
-        _require(self.stags >= 0, f"stags={self.stags} must not be negative")
-        _require(self.hares + self.stags > 0, "there is no prey: raise hares or stags")
-        _require(
+        require(2 <= self.size <= 32, f"size={self.size} must lie between 2 and 32")
+        require(2 <= self.players <= 8, f"players={self.players} must lie between 2 and 8")
+        require(self.hares >= 0, f"hares={self.hares} must not be negative")
+        require(self.stags >= 0, f"stags={self.stags} must not be negative")
+        require(self.hares + self.stags > 0, "there is no prey: raise hares or stags")
+        require(
             self.hares + self.stags + 4 * self.wall_components <= cells,
             f"stags={self.stags} and hares={self.hares} with wall_components={self.wall_components} "
             f"do not fit on {cells} cells; lower them or raise size={self.size}",
         )
-        _require(self.wall_components >= 0, f"wall_components={self.wall_components} must not be negative")
-        _require(self.horizon >= 1, f"horizon={self.horizon} must be at least 1")
-        _require(
+        require(self.wall_components >= 0, f"wall_components={self.wall_components} must not be negative")
+        require(self.horizon >= 1, f"horizon={self.horizon} must be at least 1")
+        require(
             self.end_after_first_hunt is None or self.end_after_first_hunt >= 1,
             f"end_after_first_hunt={self.end_after_first_hunt} must be at least 1, or left out",
         )
-        _require(
+        require(
             1 <= self.stag_hunters <= self.players,
             f"stag_hunters={self.stag_hunters} must lie between 1 and players={self.players}",
         )
-        _require(self.num_maps >= 1, f"num_maps={self.num_maps} must be at least 1")
-        _require(
+        require(self.num_maps >= 1, f"num_maps={self.num_maps} must be at least 1")
+        require(
             self.strengths is None or len(self.strengths) == self.players,
             f"strengths={self.strengths} must name one whole number for each of {self.players} players",
         )
-        _require(min(self.strengths or (1,)) >= 0, f"strengths={self.strengths} must not be negative")
+        require(min(self.strengths or (1,)) >= 0, f"strengths={self.strengths} must not be negative")
 
 
 @pytree
@@ -381,8 +382,3 @@ def _ceiling(config: StagHuntConfig) -> float:
         for stags in range(most + 1)
     ]
     return max(totals) / config.players
-
-
-def _require(holds: bool, message: str) -> None:
-    if not holds:
-        raise ValueError(message)

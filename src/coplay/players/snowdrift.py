@@ -8,6 +8,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from coplay.envs.grid import STAY
 from coplay.envs.snowdrift import NUM_ACTIONS, REMOVE
+from coplay.errors import require
 from coplay.players import seeking
 from coplay.players.scripted import ScriptedPlayer, certain, machine, one_latent, uniform
 from coplay.types import Environment
@@ -35,7 +36,7 @@ def exploiter(env: Environment) -> ScriptedPlayer:
 
 def tired_cleaner(env: Environment, m: int = 2) -> ScriptedPlayer:
     """A cleaner for m removals in an episode, then an exploiter."""
-    _require(m >= 1, f"m={m} must be at least 1")
+    require(m >= 1, f"m={m} must be at least 1")
     act = _road_user(env)
 
     def advance(latent, before, after):
@@ -53,7 +54,7 @@ def tired_cleaner(env: Environment, m: int = 2) -> ScriptedPlayer:
 
 def fickle(env: Environment, switch: float = 0.05) -> ScriptedPlayer:
     """Cleaner or exploiter by a fair draw, changing between them with chance 0.05 per step."""
-    _require(0 <= switch <= 1, f"switch={switch} must lie between 0 and 1")
+    require(0 <= switch <= 1, f"switch={switch} must lie between 0 and 1")
     act = _road_user(env)
     chances = np.array([[1 - switch, switch], [switch, 1 - switch]], np.float32)
     return machine(
@@ -82,8 +83,3 @@ def _road_user(env: Environment) -> Callable:
 def _goal(env: Environment, cleans) -> Int[Array, ""]:
     # A row shows drifts without their numbers, so which one a cleaner is after has no place in env.goals.
     return jnp.where(cleans, -1, env.goals.index("no more"))
-
-
-def _require(holds: bool, message: str) -> None:
-    if not holds:
-        raise ValueError(message)

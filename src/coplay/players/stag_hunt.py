@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 from coplay.envs import grid
 from coplay.envs.stag_hunt import HUNT_HARE, HUNT_STAG, NUM_ACTIONS, StagHuntConfig
 from coplay.envs.walls import wall_maps
+from coplay.errors import require
 from coplay.players import seeking
 from coplay.players.scripted import ScriptedPlayer, certain, machine, one_latent
 from coplay.training.stages import no_learning
@@ -44,7 +45,7 @@ def nearest_hare(env: Environment, metric: str = "path") -> ScriptedPlayer:
 
 def fickle(env: Environment, switch: float = 0.1, metric: str = "path") -> ScriptedPlayer:
     """Starts as nearest_stag or nearest_hare by a fair draw; switches once, with chance 0.1 per step."""
-    _require(0 <= switch <= 1, f"switch={switch} must lie between 0 and 1")
+    require(0 <= switch <= 1, f"switch={switch} must lie between 0 and 1")
     hunt = _hunter(env, metric)
     # Latents: stag, hare; then the same two, having switched.
     chances = np.zeros((4, 4), np.float32)
@@ -62,7 +63,7 @@ def fickle(env: Environment, switch: float = 0.1, metric: str = "path") -> Scrip
 
 def waiter(env: Environment, k: int = 5, metric: str = "path") -> ScriptedPlayer:
     """Waits on a stag's cell and hunts in company; after k steps alone becomes nearest_hare."""
-    _require(k >= 1, f"k={k} must be at least 1")
+    require(k >= 1, f"k={k} must be at least 1")
     hunt = _hunter(env, metric)
     # The latent counts the steps spent alone on a stag's cell.
 
@@ -89,7 +90,7 @@ def reciprocator(env: Environment, watched: int = 1, metric: str = "path") -> Sc
 
     `watched` counts seats on from its own, in cyclic order.
     """
-    _require(
+    require(
         1 <= watched < env.num_agents,
         f"watched={watched} counts seats on from its own: between 1 and {env.num_agents - 1}",
     )
@@ -137,7 +138,7 @@ def _goal(env: Environment, row: Float[Array, " feature"], wants_stag) -> Int[Ar
 
 
 def _path_lengths(config: StagHuntConfig, metric: str) -> seeking.Lengths:
-    _require(metric in ("path", "manhattan"), f"metric={metric!r} must be 'path' or 'manhattan'")
+    require(metric in ("path", "manhattan"), f"metric={metric!r} must be 'path' or 'manhattan'")
     if metric == "manhattan" or config.wall_components == 0:
         return seeking.on_open_board(config.size)
     maps = wall_maps(config.size, config.wall_components, config.map_seed, config.num_maps)
@@ -250,8 +251,3 @@ def _num_companies(config: StagHuntConfig) -> int:
         return stags * config.stag_reward + min(config.hares, left_over) * config.hare_reward
 
     return max(range(min(config.stags, config.players // config.stag_hunters) + 1), key=value)
-
-
-def _require(holds: bool, message: str) -> None:
-    if not holds:
-        raise ValueError(message)
