@@ -1,6 +1,6 @@
 # Two commands on a bare machine with Python 3.11+ and make:
 #   make quickstart    install, train on the small stag hunt, score it, name the report
-#   make test          install with dev extras, run lint, type checks and all tests
+#   make test          install with dev extras, run all tests (make lint: style and types)
 
 PYTHON ?= python3
 VENV := .venv

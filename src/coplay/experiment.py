@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from coplay.algorithms import ALGORITHMS
 from coplay.algorithms.ppo import MAPPOConfig, Plan, PPOConfig
-from coplay.envs import make_game
+from coplay.envs import make_game, option_names
 from coplay.envs.seats import shuffled
 from coplay.errors import BadInput, nearest
 from coplay.evaluation.self_play import play_episodes
@@ -27,7 +27,7 @@ from coplay.players.lineup import Member, seated
 from coplay.players.scripted import scripted
 from coplay.settings import Where, from_table, parse_text, read_toml, to_toml
 from coplay.training import checkpoint
-from coplay.training.loop import Job, Stretch
+from coplay.training.loop import Job, Stretch, stretch_at
 from coplay.training.run_folder import RunFolder
 from coplay.types import Algorithm, Environment, Key, Metrics, Params
 
@@ -83,6 +83,13 @@ class Phase:
     after: int = 0  # joint steps before this line-up sits down
     lineup: tuple[str, ...] = ()  # one name per seat
 
+    def __post_init__(self):
+        if self.after < 0:
+            raise ValueError(f"schedule: after={self.after} must not be negative")
+
+
+MOST_SEEDS = 2**31  # metrics keep a seed in 32 bits
+
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
@@ -91,9 +98,7 @@ class Experiment:
     algorithm: str = "ppo"  # in every seat, where no line-up is given
     lineup: tuple[str, ...] = ()  # who sits where: algorithm, scripted player, run folder or file.py:function
     schedule: tuple[Phase, ...] = ()  # line-ups that take over after so many steps
-    seats: Literal["fixed", "shuffled"] = (
-        "fixed"  # shuffled: new seats every episode; scores follow the learner
-    )
+    seats: Literal["fixed", "shuffled"] = "fixed"  # shuffled: others every episode; scores follow the learner
     seed: int = 0  # of the first seed; the others count on from it
     seeds: int = 1  # trained side by side in one program
     devices: int = 0  # parts the environments are split into; 0: one per core where networks are narrow
@@ -109,6 +114,8 @@ class Experiment:
             raise ValueError(f"seeds={self.seeds} must be at least 1")
         if self.devices < 0:
             raise ValueError(f"devices={self.devices} must not be negative")
+        if not 0 <= self.seed <= MOST_SEEDS - self.seeds:
+            raise ValueError(f"seed={self.seed} must lie between 0 and {MOST_SEEDS - self.seeds}")
 
 
 # --- reading -------------------------------------------------------------------------------------
@@ -137,7 +144,20 @@ def experiment_names() -> list[str]:
 
 
 def with_overrides(experiment: Experiment, overrides: Mapping[str, Any]) -> Experiment:
-    """`{"learning_rate": 1e-3, "rollout.num_envs": 64}`: short names reach into the sections in play."""
+    """`{"learning_rate": 1e-3, "rollout.num_envs": 64}`: short names reach into the sections in play.
+
+    Who plays what comes first, because it decides which sections those are.
+    """
+    table = {ALIASES.get(key, key): value for key, value in overrides.items()}
+    for keys in (table.keys() & DECISIVE, table.keys() - DECISIVE):
+        experiment = _replaced(experiment, {key: table[key] for key in table if key in keys})
+    return experiment
+
+
+DECISIVE = {"game", "algorithm", "lineup", "schedule"}
+
+
+def _replaced(experiment: Experiment, overrides: Mapping[str, Any]) -> Experiment:
     if not overrides:
         return experiment
     tables = as_tables(experiment)
@@ -156,8 +176,7 @@ ALIASES = {"steps": "rollout.total_steps"}
 def locate(experiment: Experiment, key: str) -> str:
     """The dotted place of an override; an ambiguous or unknown one is refused with the nearest."""
     places = override_places(experiment)
-    key = ALIASES.get(key, key)
-    if key in places.values():
+    if key in places.values() or key.startswith("game_options."):
         return key
     found = sorted({place for short, place in places.items() if short.split("|")[0] == key})
     if len(found) == 1:
@@ -177,9 +196,7 @@ def override_places(experiment: Experiment) -> dict[str, str]:
     places = [f.name for f in dataclasses.fields(Experiment) if not _is_section(f.name)]
     for section in ("rollout", "evaluation", "saving", *algorithms_in_play(experiment)):
         places += [f"{section}.{f.name}" for f in dataclasses.fields(getattr(experiment, section))]
-    env = make_game(experiment.game, **experiment.game_options)
-    if dataclasses.is_dataclass(env.options):
-        places += [f"game_options.{f.name}" for f in dataclasses.fields(env.options)]
+    places += [f"game_options.{name}" for name in option_names(experiment.game)]
     return {f"{place.split('.')[-1]}|{place}": place for place in places}
 
 
@@ -251,6 +268,8 @@ def _build(experiment: Experiment) -> Built:
 def _phases(experiment: Experiment, env: Environment) -> list[Phase]:
     default = experiment.lineup or (experiment.algorithm,) * env.num_agents
     later = sorted(experiment.schedule, key=lambda phase: phase.after)
+    if later and later[0].after == 0 and experiment.lineup:
+        raise BadInput("lineup and a schedule that begins after 0 steps both say who starts; leave one out")
     phases = later if later and later[0].after == 0 else [Phase(0, default), *later]
     if len({phase.after for phase in phases}) < len(phases):
         raise BadInput("schedule: two line-ups begin after the same number of steps")
@@ -265,6 +284,8 @@ def _phases(experiment: Experiment, env: Environment) -> list[Phase]:
 
 def _check_rollout(experiment: Experiment) -> None:
     rollout = experiment.rollout
+    if rollout.num_envs % resolved_devices(experiment):
+        raise BadInput(f"num_envs={rollout.num_envs} must be a multiple of devices={experiment.devices}")
     for name in algorithms_in_play(experiment):
         config = getattr(experiment, name)
         if rollout.num_envs % (config.minibatches * resolved_devices(experiment)):
@@ -391,22 +412,34 @@ def is_run(name: str) -> bool:
 
 def read_run(folder: RunFolder) -> Experiment:
     """The experiment a run folder holds."""
-    return from_table(Experiment, tomllib.loads(folder.experiment_toml), _in_folder(folder))
+    try:
+        tables = tomllib.loads(folder.experiment_toml)
+    except ValueError as error:
+        raise BadInput(f"{folder.path}/experiment.toml is damaged: {error}") from error
+    return from_table(Experiment, tables, _in_folder(folder))
 
 
 def _in_folder(folder: RunFolder) -> Where:
     return lambda key: f"{folder.path.name}/experiment.toml: "
 
 
-def load_params(built: Built, folder: RunFolder, best: bool) -> tuple[Any, int]:
-    """Weights [seed, ...] of a run's last or best checkpoint, and the step they are from."""
+class Loaded(NamedTuple):
+    """Weights [seed, ...] of a checkpoint, the step they are from, and the line-up that they played in."""
+
+    params: Any
+    step: int
+    stretch: Stretch
+
+
+def load_params(built: Built, folder: RunFolder, best: bool) -> Loaded:
+    """The last or the best checkpoint's weights."""
     one = built.stretches[-1].algorithm.init(jax.random.key(0))
     like = jax.tree.map(lambda x: jnp.stack([x] * built.experiment.seeds), one)
     found = checkpoint.best(folder.checkpoints) if best else None
     if best and found is None:
         raise BadInput(f"{folder.path} has no evaluated checkpoint, so @best means nothing; use @last")
-    tree, meta = checkpoint.load(folder.checkpoints, like, found[0] if found else None, part=".params")
-    return tree, meta["step"]
+    params, meta = checkpoint.load(folder.checkpoints, like, found[0] if found else None, part=".params")
+    return Loaded(params, meta["step"], stretch_at(built.stretches, meta["updates"]))
 
 
 def frozen_run(name: str, env: Environment):
@@ -418,13 +451,11 @@ def frozen_run(name: str, env: Environment):
             f"{name} was trained on {built.experiment.game} with rows of {built.env.observation_size} "
             f"numbers and cannot sit in {env.name} with {env.observation_size}"
         )
-    params, _ = load_params(built, folder, reference.best)
-    seeds = jax.tree.leaves(params)[0].shape[0]
-    if reference.seed >= seeds:
-        raise BadInput(f"{name}: the run has seeds 0 to {seeds - 1}")
-    own = jax.tree.map(lambda x: x[reference.seed], params)
-    last = built.stretches[-1].lineup
-    return lambda seats: frozen(_part_of(built.members, last, seats), own)
+    loaded = load_params(built, folder, reference.best)
+    if reference.seed >= built.experiment.seeds:
+        raise BadInput(f"{name}: the run has seeds 0 to {built.experiment.seeds - 1}")
+    own = jax.tree.map(lambda x: x[reference.seed], loaded.params)
+    return lambda seats: frozen(_part_of(built.members, loaded.stretch.lineup, seats), own)
 
 
 def _part_of(members: list[Member], lineup: tuple[str, ...], seats: tuple[int, ...]) -> Algorithm:

@@ -5,6 +5,7 @@ A run that would not fit in memory is refused here, with the field to lower.
 
 import dataclasses
 import os
+import sys
 from typing import Any
 
 import jax
@@ -57,10 +58,9 @@ def plan(built: Built) -> Plan:
 def refuse_if_too_large(planned: Plan) -> None:
     free = free_memory()
     if planned.memory_bytes > free:
-        field = "seeds" if planned.seeds > 1 else "num_envs"
         raise BadInput(
             f"this run needs about {planned.memory_bytes / 2**30:.1f} GiB and {free / 2**30:.1f} GiB are "
-            f"free; lower {field} (or num_steps)"
+            f"free; lower num_envs (or num_steps)"
         )
 
 
@@ -77,7 +77,7 @@ def _module(built: Built, name: str, params) -> dict[str, Any]:
 
 
 def _memory(built: Built, stretch: Stretch, params) -> int:
-    """Bytes of one round of play for all seeds, times what learning makes of it."""
+    """Bytes of one round of play, times what learning makes of it; seeds take turns."""
     work = job(built)
 
     def one_round(key):
@@ -88,7 +88,7 @@ def _memory(built: Built, stretch: Stretch, params) -> int:
 
     shapes = jax.eval_shape(one_round, jax.random.key(0))
     held = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
-    return int(COPIES * work.seeds * held)
+    return int(COPIES * held)
 
 
 def _seconds(built: Built, weights: int) -> float:
@@ -104,12 +104,11 @@ def _seconds(built: Built, weights: int) -> float:
 
 
 def free_memory() -> int:
-    """Bytes that can still be used, as the system says."""
+    """Bytes that can still be used, as the system says; no limit where it does not say."""
     try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            for line in lines:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        if os.path.exists("/proc/meminfo"):
+            with open("/proc/meminfo", encoding="ascii") as lines:
+                return next(int(x.split()[1]) * 1024 for x in lines if x.startswith("MemAvailable:"))
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (OSError, AttributeError, ValueError):
+        return sys.maxsize

@@ -39,6 +39,7 @@ class Evaluation:
     per_seed: list[float]
     per_seed_and_seat: list[list[float]]
     seeds: int
+    seed_numbers: list[int]
     episodes: int  # per seed
     ceiling: float | None
     mode: str
@@ -104,11 +105,12 @@ def resume(path: str | Path, steps: int | None = None, watcher: Watcher | None =
     with folder.lock():
         experiment = experiments.read_run(folder)
         if steps is not None:
-            experiment = _with_more_steps(folder, experiment, steps)
+            experiment = _with_later_end(experiment, steps)
         prepare(experiment.devices)
         built = experiments.build(experiment)
         work = experiments.job(built)
         state, updates = _restore(folder, work)
+        folder.write_experiment(experiments.as_toml(experiment))
         folder.forget_after(updates * work.steps_per_update)
         checkpoint.forget_after(folder.checkpoints, updates * work.steps_per_update)
         watcher = watcher or Watcher()
@@ -145,13 +147,11 @@ def _go_on(folder: RunFolder, built: Built, state, updates: int, watcher: Watche
     return run
 
 
-def _with_more_steps(folder: RunFolder, experiment: Experiment, steps: int) -> Experiment:
-    done = max(checkpoint.steps(folder.checkpoints), default=0)
-    if steps < done:
-        raise BadInput(f"--steps {steps} lies before the {done} steps already trained; name a later end")
-    longer = resolve(experiments.with_overrides(experiment, {"rollout.total_steps": steps}))
-    folder.write_experiment(experiments.as_toml(longer))
-    return longer
+def _with_later_end(experiment: Experiment, steps: int) -> Experiment:
+    planned = experiment.rollout.total_steps
+    if steps < planned:
+        raise BadInput(f"--steps {steps} lies before the planned end at {planned}; name a later one")
+    return resolve(experiments.with_overrides(experiment, {"rollout.total_steps": steps}))
 
 
 def _restore(folder: RunFolder, work: Job) -> tuple[Any, int]:
@@ -159,15 +159,9 @@ def _restore(folder: RunFolder, work: Job) -> tuple[Any, int]:
     updates = checkpoint.newest_meta(folder.checkpoints)["updates"]
     if updates >= work.num_updates:
         raise BadInput(f"{folder.path} has finished; name a later end with --steps to go on")
-    stretch = _stretch_of(work, updates)
-    like = loop.start(work, stretch)
+    like = loop.start(work, loop.stretch_at(work.stretches, updates))
     state, meta = checkpoint.load(folder.checkpoints, like)
     return state, meta["updates"]
-
-
-def _stretch_of(work: Job, updates: int) -> loop.Stretch:
-    """The line-up whose games a checkpoint holds: the one that made its last update."""
-    return next(s for s in work.stretches if s.first_update < updates <= s.last_update)
 
 
 # --- scores --------------------------------------------------------------------------------------
@@ -178,10 +172,10 @@ def evaluate(
 ) -> Evaluation:
     """Every trained seed (or `only` one) plays `episodes` whole games; keys are the evaluation's own."""
     built = experiments.build(run.experiment)
-    params, step = experiments.load_params(built, run.folder, best)
+    loaded = experiments.load_params(built, run.folder, best)
     seeds = np.arange(run.experiment.seeds) if only is None else np.array([_seed_index(run, only)])
-    params = jax.tree.map(lambda x: x[seeds], params)
-    algorithm = built.stretches[-1].algorithm
+    params = jax.tree.map(lambda x: x[seeds], loaded.params)
+    algorithm = loaded.stretch.algorithm
     player = greedy(algorithm) if mode == "greedy" else algorithm
 
     def one_seed(params, key):
@@ -189,10 +183,10 @@ def evaluate(
 
     keys = jax.random.split(stream(jax.random.key(seed), "evaluate"), run.experiment.seeds)
     scores: Scores = jax.device_get(jax.jit(jax.vmap(one_seed))(params, keys[seeds]))
-    return _summary(built, scores, mode, step)
+    return _summary(built, scores, mode, loaded.step, seeds)
 
 
-def _summary(built: Built, scores: Scores, mode: str, step: int) -> Evaluation:
+def _summary(built: Built, scores: Scores, mode: str, step: int, seeds: np.ndarray) -> Evaluation:
     returns = np.asarray(scores.episode_return)
     per_seed_and_seat = returns.mean(axis=1)
     per_seed = per_seed_and_seat.mean(axis=1)
@@ -206,6 +200,7 @@ def _summary(built: Built, scores: Scores, mode: str, step: int) -> Evaluation:
         per_seed=[float(x) for x in per_seed],
         per_seed_and_seat=per_seed_and_seat.astype(float).tolist(),
         seeds=len(per_seed),
+        seed_numbers=[built.experiment.seed + int(seed) for seed in seeds],
         episodes=returns.shape[1],
         ceiling=built.env.ceiling,
         mode=mode,
@@ -238,14 +233,14 @@ def record_episode(run: Run, built: Built | None = None, best: bool = False, see
                    index: int = 0, mode: str = "sample") -> Path:  # fmt: skip
     """Play one episode with a run's players and keep it in the run's `episodes/`."""
     built = built or experiments.build(run.experiment)
-    params, step = experiments.load_params(built, run.folder, best)
-    own = jax.tree.map(lambda x: x[_seed_index(run, index)], params)
-    stretch = built.stretches[-1]
+    loaded = experiments.load_params(built, run.folder, best)
+    own = jax.tree.map(lambda x: x[_seed_index(run, index)], loaded.params)
+    stretch, step = loaded.stretch, loaded.step
     player = greedy(stretch.algorithm) if mode == "greedy" else stretch.algorithm
     watch: Callable = jax.jit(lambda p, k: watch_episodes(built.env, player, p, k, 1))
     _, moments, start = jax.device_get(watch(own, stream(jax.random.key(seed), "replay")))
     episode = _as_episode(built, stretch.lineup, moments, start, {"step": step, "seed": index, "mode": mode})
-    path = run.folder.episodes / f"step-{step:012d}-seed{index}-{seed}.npz"
+    path = run.folder.episodes / f"step-{step:012d}-seed{index}-{mode}-{seed}.npz"
     save_episode(path, episode)
     return path
 

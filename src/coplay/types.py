@@ -6,7 +6,7 @@ are written for one game; the batch appears where the rollout maps them.
 
 import dataclasses
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, TypeVar, dataclass_transform
 
 import jax
@@ -169,12 +169,9 @@ class TrainState:
     learner: PyTree
     actor: Actor
     key: Key
-    step: Int[Array, "*batch"]  # joint steps so far, all environments together
+    updates: Int[Array, "*batch"]  # rounds of play learned from so far
 
 
 def stream(key: Key, name: str) -> Key:
     """The random stream called `name`: leaving one module out changes no other module's draws."""
     return jax.random.fold_in(key, zlib.crc32(name.encode()))
-
-
-Catalogue = Mapping[str, Callable[..., Any]]

@@ -39,6 +39,9 @@ def refused(capsys, *arguments) -> str:
         (["--network", "cnn"], ["board"]),
         (["--discount", "1.5"], ["discount=1.5", "between 0 and 1"]),
         (["--total_steps", "0"], ["total_steps=0"]),
+        (["--learning_reward", "teem"], ["teem", "did you mean 'team'"]),
+        (["--seed", "3000000000"], ["seed=3000000000"]),
+        (["--lineup", '["random","random","random","random"]', "--devices", "3"], ["devices=3"]),
     ],
 )
 def test_a_bad_setting_is_named_and_refused(capsys, tmp_path, arguments, words):
@@ -142,3 +145,11 @@ def test_help_is_printed(arguments):
     )
     assert done.returncode == 0
     assert "coplay" in done.stdout
+
+
+def test_an_override_reaches_the_algorithm_that_was_chosen_with_it(capsys):
+    assert main(["train", "ppo_4h1s_4x4", "--algorithm", "mappo", "--learning_rate", "1e-4", "--dry-run",
+                 "--devices", "1", "--json"]) == 0  # fmt: skip
+    settings = json.loads(capsys.readouterr().out)["settings"]
+    assert settings["mappo"]["learning_rate"] == 1e-4
+    assert "ppo" not in settings

@@ -96,6 +96,14 @@ def test_a_finished_run_is_not_resumed_without_a_later_end(whole):
         runs.resume(whole.path)
 
 
+def test_a_refused_resume_leaves_the_plan_as_it_was(whole):
+    before = whole.folder.experiment_toml
+    for steps in (100, 640):
+        with pytest.raises(BadInput):
+            runs.resume(whole.path, steps=steps)
+    assert whole.folder.experiment_toml == before
+
+
 def test_a_later_end_goes_on(tmp_path):
     run = runs.train(small(**{"rollout.total_steps": 320}), tmp_path / "short")
     longer = runs.resume(run.path, steps=640)

@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 from coplay.algorithms import value_scale
 from coplay.algorithms.actor_critic import ActorCritic, actor_critic, as_algorithm, memory_of, sequences
 from coplay.algorithms.losses import clipped_policy_loss, clipped_value_loss
+from coplay.algorithms.rewards import learning_reward
 from coplay.algorithms.targets import Batch, make_batch
 from coplay.algorithms.views import View, joint_view, own_view
 from coplay.training.devices import total
@@ -27,21 +28,21 @@ class PPOConfig:
     parameters: Literal["per_agent", "shared", "shared_with_id"] = "per_agent"  # whose weights
     network: Literal["mlp", "cnn", "gru", "cnn_gru"] = "mlp"  # of policy and critic alike
     hidden: tuple[int, ...] = (64, 64)  # widths; a GRU is as wide as the last
-    activation: Literal["tanh", "relu", "elu"] = "tanh"
+    activation: Literal["tanh", "relu", "elu"] = "tanh"  # between layers
     learning_rate: float = 1e-3  # of Adam
     anneal: bool = True  # learning rate falls to 0 over the run
     epochs: int = 4  # passes over each round of play
     minibatches: int = 4  # per epoch; num_envs is a multiple
     clip: float = 0.2  # largest change of the ratio that still pays
-    entropy_weight: float = 0.01
-    value_weight: float = 0.5
+    entropy_weight: float = 0.01  # of the policy's entropy, which is sought
+    value_weight: float = 0.5  # of the critic's loss
     value_clip: float | None = 0.2  # of predictions in normalised units; None: unclipped
     huber: float | None = 10.0  # value errors beyond this count in proportion; None: squares
     max_grad_norm: float = 0.5  # of policy and critic each
     discount: float = 0.99
     trace: float = 0.95  # GAE's lambda
     returns: Literal["gae", "monte_carlo"] = "gae"
-    value_normalisation: bool = True
+    value_normalisation: bool = True  # the critic predicts returns on a running scale
     learning_reward: str = "own"  # own, team, mix, or file.py:function
     team_share: float = 0.5  # weight of the team's mean where learning_reward is mix
     chunk_rows: int = 140  # rows per gradient chunk; speed only, sums agree to rounding
@@ -80,6 +81,7 @@ def ppo(
     plan: Plan,
     critic_view: View = own_view,
 ) -> Algorithm:
+    learning_reward(config.learning_reward, config.team_share)  # a bad name is refused before anything runs
     model, init = actor_critic(env, seats, config, critic_view)
     return as_algorithm(model, init, in_order({"policy": _learn(env, model, config, plan)}))
 

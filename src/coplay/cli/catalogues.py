@@ -9,7 +9,7 @@ from coplay.cli.output import print_json, print_table, refuse_rest, result
 from coplay.envs import GAMES, make_game
 from coplay.errors import BadInput, nearest
 from coplay.experiment import Experiment, experiment_names
-from coplay.players.catalogue import EVERYWHERE, PLAYERS, describe
+from coplay.players.catalogue import EVERYWHERE, PLAYERS, YARDSTICKS, describe
 from coplay.settings import describe_type, field_docs, field_types
 
 
@@ -86,11 +86,17 @@ def players_arguments(parser: argparse.ArgumentParser) -> None:
 
 def players(arguments: argparse.Namespace, rest: list[str]) -> int:
     refuse_rest(rest, ["json"])
-    catalogue = {"every game": EVERYWHERE, **PLAYERS}
-    if arguments.game:
-        game = make_game(arguments.game).name
-        catalogue = {game: PLAYERS.get(game, {}) | EVERYWHERE}
-    rows = [(game, name, describe(maker)) for game, own in catalogue.items() for name, maker in own.items()]
+    games = [make_game(arguments.game).name] if arguments.game else list(PLAYERS)
+    rows = [
+        (game, name, describe(maker))
+        for game in games
+        for name, maker in (PLAYERS.get(game, {}) | EVERYWHERE).items()
+    ]
+    rows += [
+        (game, name, f"Yardstick for all seats, no co-player. {describe(maker)}")
+        for game in games
+        for name, maker in YARDSTICKS.get(game, {}).items()
+    ]
     if arguments.json:
         print_json([{"game": game, "name": name, "description": text} for game, name, text in rows])
     else:

@@ -1,6 +1,7 @@
 """`compare`: runs against each other, over seeds."""
 
 import argparse
+import math
 
 from coplay.cli.output import print_json, print_table, refuse_rest, result
 from coplay.errors import BadInput
@@ -48,6 +49,8 @@ def compare(arguments: argparse.Namespace, rest: list[str]) -> int:
 
 
 def _verdict(low: float, high: float) -> str:
+    if math.isnan(low):
+        return "one seed shows nothing; train more"
     if low > 0:
         return "the first is better"
     return "the second is better" if high < 0 else "no difference shown"

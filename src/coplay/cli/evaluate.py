@@ -44,8 +44,8 @@ def _print(score) -> None:
     )
     columns = ["", *[f"seat {i}" for i in range(len(score.per_seat))], "mean"]
     rows = [
-        [f"seed {i}", *[f"{x:.3f}" for x in row], f"{mean:.3f}"]
-        for i, (row, mean) in enumerate(zip(score.per_seed_and_seat, score.per_seed, strict=True))
+        [f"seed {number}", *[f"{x:.3f}" for x in row], f"{mean:.3f}"]
+        for number, row, mean in zip(score.seed_numbers, score.per_seed_and_seat, score.per_seed, strict=True)
     ]
     rows.append(["all", *[f"{x:.3f}" for x in score.per_seat], f"{score.mean_return:.3f}"])
     print_table(columns, rows)

@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         code = 1
     except KeyboardInterrupt:
-        print("coplay: stopped before anything was trained", file=sys.stderr)
+        print("coplay: stopped at once; what had been saved is in the run folder", file=sys.stderr)
         code = 130
     except Exception as error:
         if debug:
@@ -54,6 +54,11 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str):
         raise BadInput(f"{message} (see `{self.prog} --help`)")
 
+    def _check_value(self, action, value) -> None:
+        if action.choices is not None and value not in action.choices:
+            hint = nearest(str(value), map(str, action.choices))
+            raise BadInput(f"unknown verb or choice {value!r}; {hint}")
+
 
 def build_parser() -> Parser:
     parser = Parser(
@@ -63,8 +68,6 @@ def build_parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"coplay {__version__}")
     subparsers = parser.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser)
-    subparsers._check_value = _check_verb(subparsers)  # type: ignore[attr-defined]
-    parser._check_value = lambda action, value: _refuse_unknown_verb(action, value)  # type: ignore[method-assign]
     for verb in verbs.VERBS:
         sub = subparsers.add_parser(
             verb.name,
@@ -78,15 +81,6 @@ def build_parser() -> Parser:
         verb.arguments(sub)
         sub.set_defaults(call=verb.call)
     return parser
-
-
-def _check_verb(subparsers):
-    return lambda action, value: _refuse_unknown_verb(action, value)
-
-
-def _refuse_unknown_verb(action, value) -> None:
-    if action.choices is not None and value not in action.choices:
-        raise BadInput(f"unknown verb or choice {value!r}; {nearest(str(value), map(str, action.choices))}")
 
 
 if __name__ == "__main__":

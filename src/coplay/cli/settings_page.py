@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 from coplay.algorithms import ALGORITHMS, DESCRIPTIONS
+from coplay.diagnostics.metrics import METRICS
 from coplay.envs import ENVIRONMENTS, GAMES
 from coplay.experiment import (
     EvaluationConfig,
@@ -38,6 +39,7 @@ def page() -> str:
         options = make().options
         parts += [f"## `[game_options]` of `{name}`", GAMES[name], _table(type(options), options)]
     parts += ["## Shipped experiments", _experiments()]
+    parts += ["## Metrics", "The same names in Parquet, TensorBoard and the report.", _metrics()]
     return "\n\n".join(parts) + "\n"
 
 
@@ -67,6 +69,11 @@ def _experiments() -> str:
     rows = ["| Experiment | Question |", "| --- | --- |"]
     rows += [f"| `{name}` | {read_experiment(name).description} |" for name in experiment_names()]
     return "\n".join(rows)
+
+
+def _metrics() -> str:
+    rows = [f"| `{name}` | {meaning} |" for name, meaning in METRICS.items()]
+    return "\n".join(["| Metric | Meaning |", "| --- | --- |", *rows])
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def resume_arguments(parser: argparse.ArgumentParser) -> None:
 def _whole(text: str) -> int:
     try:
         return int(float(text))
-    except ValueError:
+    except (ValueError, OverflowError):
         raise BadInput(f"--steps {text!r} should be a whole number") from None
 
 
@@ -117,9 +117,7 @@ class LiveLine(runs.Watcher):
 
     def __init__(self):
         self.signal: int | None = None
-        self.began = time.perf_counter()
         self.last_print = 0.0
-        self.first_step: int | None = None
         self.speed = 0.0
 
     def __enter__(self):

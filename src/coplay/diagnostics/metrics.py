@@ -19,5 +19,5 @@ METRICS: dict[str, str] = {
     "value/prediction_mean": "Mean predicted return, in the game's units.",
     "value/prediction_std": "Spread of predicted returns.",
     "count/updates/policy": "Optimiser steps in a round, per agent.",
-    "count/samples/policy": "Rows used in a round: active rows times epochs, per agent.",
+    "count/samples/policy": "Active rows times epochs in a round, of all agents that share the weights.",
 }

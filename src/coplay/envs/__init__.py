@@ -60,6 +60,12 @@ def _checked(name: str, game: str, options: Mapping[str, Any]) -> dict[str, Any]
     return {field: getattr(config, field) for field in field_types(kind)}
 
 
+def option_names(name: str) -> list[str]:
+    """The options of a game in the catalogue; a user's own game does not say before it is made."""
+    game = PRESETS.get(name, (name, {}))[0]
+    return list(field_types(_options_of(game))) if game in ENVIRONMENTS else []
+
+
 @functools.cache
 def _options_of(game: str) -> type:
     return type(ENVIRONMENTS[game]().options)

@@ -71,8 +71,10 @@ def bootstrap_interval(
     values = np.asarray(values, float)
     if len(values) < 2:
         return Interval(np.nan, np.nan)
-    chosen = np.random.default_rng(seed).integers(len(values), size=(draws, len(values)))
-    return _percentiles([float(statistic(values[rows])) for rows in chosen], level)
+    random = np.random.default_rng(seed)
+    # One resample at a time: all at once would need draws x rows of memory.
+    drawn = [float(statistic(values[random.integers(len(values), size=len(values))])) for _ in range(draws)]
+    return _percentiles(drawn, level)
 
 
 def bootstrap_difference(
@@ -83,7 +85,9 @@ def bootstrap_difference(
     draws: int = 2000,
     seed: int = 0,
 ) -> Interval:
-    """The interval of statistic(a) - statistic(b), both resampled."""
+    """The interval of statistic(a) - statistic(b), both resampled; (nan, nan) where one has a single row."""
+    if min(len(a), len(b)) < 2:
+        return Interval(np.nan, np.nan)
     random = np.random.default_rng(seed)
     of_a = [statistic(random.choice(a, len(a))) for _ in range(draws)]
     of_b = [statistic(random.choice(b, len(b))) for _ in range(draws)]

@@ -1,8 +1,8 @@
 """Feed-forward networks whose arrays are plain pytrees: a multilayer perceptron, and a small CNN before one.
 
 Networks with and without memory differ in one way only:
-a plain call reads rows of any shape, and a network with memory has `start(rows)` and `run(memory, inputs,
-first)`, which reads inputs [time, row, feature] and gives its memory after each step and its outputs.
+a plain call reads rows of any shape, and a network with memory has `run(memory, inputs, first)`, which
+reads inputs [time, row, feature] and gives its memory after each step and its outputs.
 """
 
 import math

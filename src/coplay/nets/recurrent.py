@@ -27,9 +27,6 @@ class GRU(eqx.Module):
         self.from_memory = jnp.concatenate(square, axis=1)
         self.head = Linear(keys[4], width, outputs, output_gain)
 
-    def start(self, rows: int) -> Float[Array, "row hidden"]:
-        return jnp.zeros((rows, self.from_memory.shape[-2]))
-
     def run(
         self,
         memory: Float[Array, "row hidden"],

@@ -79,7 +79,7 @@ def player_names(env: Environment) -> list[str]:
     return list(players_of(env))
 
 
-def describe(maker: Maker) -> str:
+def describe(maker: Callable[..., object]) -> str:
     """What such a player does, in a line: the first of its docstring."""
     return (inspect.getdoc(maker) or "").splitlines()[0]
 

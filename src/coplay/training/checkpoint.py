@@ -84,19 +84,25 @@ def newest_meta(folder: Path) -> dict[str, Any]:
 
 
 def best(folder: Path) -> tuple[int, float] | None:
-    """Step and score of the checkpoint whose meta carries the highest `score`; None where none has one."""
-    scored = [(score, step) for step in steps(folder) if (score := _score(folder, step)) is not None]
+    """Step and score of the checkpoint whose meta carries the highest `score`; None where none has one.
+
+    Only scores of the latest `stretch` count: another line-up's are not comparable.
+    """
+    metas = {step: _meta(folder, step) for step in steps(folder)}
+    has_score = {step: meta for step, meta in metas.items() if meta.get("score") is not None}
+    scored = [(meta.get("stretch", 0), meta["score"], step) for step, meta in has_score.items()]
     if not scored:
         return None
-    score, step = max(scored)
+    _, score, step = max(scored)
     return step, score
 
 
-def _score(folder: Path, step: int) -> float | None:
+def _meta(folder: Path, step: int) -> dict:
+    """What a checkpoint says of itself; nothing if it is damaged."""
     try:
-        return _read_record(folder, step)["meta"].get("score")
+        return _read_record(folder, step)["meta"]
     except _Damaged:
-        return None
+        return {}
 
 
 def steps(folder: Path) -> list[int]:

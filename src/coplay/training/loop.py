@@ -34,6 +34,11 @@ class Stretch(NamedTuple):
     algorithm: Algorithm
 
 
+def stretch_at(stretches: list[Stretch], updates: int) -> Stretch:
+    """The line-up that made the last of so many updates: the one whose games a checkpoint holds."""
+    return next((s for s in stretches if s.first_update < updates <= s.last_update), stretches[0])
+
+
 class Job(NamedTuple):
     """What the loop needs to know of a run."""
 
@@ -94,7 +99,7 @@ def train_step(
     params, learner, metrics = algorithm.learn.update(
         state.params, state.learner, trajectory, own_part(update_key)
     )
-    state = TrainState(params=params, learner=learner, actor=actor, key=key, step=state.step + 1)
+    state = TrainState(params=params, learner=learner, actor=actor, key=key, updates=state.updates + 1)
     return state, metrics | describe(tally, env.action_names)
 
 
@@ -217,7 +222,7 @@ def _start_seed(job: Job, stretch: Stretch, seed: int) -> TrainState:
         learner=stretch.algorithm.learn.init(params),
         actor=_new_games(job, stretch, stream(key, "games")),
         key=stream(key, "training"),
-        step=jnp.int32(0),
+        updates=jnp.int32(0),
     )
 
 
@@ -269,8 +274,8 @@ def chunk_program(job: Job, stretch: Stretch, state: TrainState) -> Program:
 
     def all_seeds(state: TrainState, count: jax.Array):
         traces.append(", ".join(stretch.lineup))  # runs while tracing only
-        # One seed after the other inside the program: mapping them side by side doubles the batch axes of
-        # every product and runs at a quarter of the speed on a CPU (docs/decisions).
+        # One seed after the other inside the program: as fast as side by side on a CPU, and only one
+        # seed's round of play is in memory at a time (docs/decisions/0002).
         return jax.lax.map(lambda one: one_seed(one, count), state)
 
     layout = _layout(state)
@@ -345,7 +350,8 @@ def joined(*tables: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 def save(job: Job, folder: RunFolder, state: TrainState, updates: int, score: float | None = None) -> None:
     """A checkpoint; `score` is its evaluated mean return, where this very state was evaluated."""
     step = updates * job.steps_per_update
-    meta = {"updates": updates, "step": step, "score": score}
+    stretch = job.stretches.index(stretch_at(job.stretches, updates))
+    meta = {"updates": updates, "step": step, "score": score, "stretch": stretch}
     checkpoint.save(folder.checkpoints, step, state, meta)
     best = checkpoint.best(folder.checkpoints)
     checkpoint.prune(folder.checkpoints, job.keep, {best[0]} if best else set())
@@ -357,8 +363,8 @@ def _evaluation_keys(job: Job, updates: int) -> Key:
 
 
 def _progress(job: Job, updates: int, count: int, seconds: dict[str, float], metrics: Metrics) -> Progress:
-    returns = np.asarray(metrics["return"])[:, :count].reshape(-1, job.env.num_agents)
-    ended = returns[np.isfinite(returns[:, 0])][-job.seeds :]
+    returns = np.asarray(metrics["return"])[:, :count].swapaxes(0, 1).reshape(-1, job.env.num_agents)
+    ended = returns[np.isfinite(returns[:, 0])][-job.seeds :]  # the last update of every seed
     return Progress(
         step=updates * job.steps_per_update,
         total_steps=job.num_updates * job.steps_per_update,

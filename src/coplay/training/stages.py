@@ -2,7 +2,8 @@
 
 `fit` is the one place that shuffles, takes minibatches and descends. It works on columns: a batch's
 leaves are [column, time, ...], a column being one stretch of one environment, because minibatches cut
-columns and keep time whole. The gradient of a minibatch is summed over chunks of a few hundred rows,
+columns and keep time whole. Columns are shuffled once per round, and every epoch goes over the same
+minibatches. The gradient of a minibatch is summed over chunks of a few hundred rows,
 so that activations stay in the cache; that is worth a third of the time on a CPU.
 """
 
