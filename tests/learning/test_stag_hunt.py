@@ -21,6 +21,6 @@ def test_four_selfish_learners_find_the_stag(tmp_path):
 
 
 def test_one_learner_keeps_up_with_three_scripts(tmp_path):
-    score = trained("one_ppo_three_nearest_stag", tmp_path, steps=400_000)
-    assert score.mean_return > 2.75, score
-    assert score.per_seat[0] > 2.6, score
+    score = trained("one_ppo_three_nearest_stag", tmp_path, steps=1_000_000)
+    assert score.mean_return > 2.8, score
+    assert score.per_seat[0] > 2.7, score  # a script in that seat earns 2.83

@@ -66,8 +66,7 @@ def test_a_frozen_run_brings_to_a_seat_the_weights_it_learned_there(trained):
     _, mixed = built.stretches[0].algorithm.act(
         params, timestep.memory, timestep.timestep, timestep.env_state, jax.random.key(2)
     )
-    old, _ = load_params(own, trained.folder, best=False)
-    old = jax.tree.map(lambda x: x[0], old)
+    old = jax.tree.map(lambda x: x[0], load_params(own, trained.folder, best=False).params)
     everyone = own.stretches[0].algorithm
     _, alone = everyone.act(
         old, everyone.remember(6), timestep.timestep, timestep.env_state, jax.random.key(2)
