@@ -17,7 +17,7 @@ from coplay.experiment import Built, job, resolved_devices
 from coplay.training.loop import Stretch
 from coplay.training.rollout import collect, start_playing
 
-COPIES = 4.0  # a round of play, its columns, its shuffled columns, and room for the rest; seen in practice
+COPIES = 4.0  # a round of play, its columns, its shuffled columns, and room for the rest; a guess
 FLOPS_PER_CORE = 4e10  # float32 operations a second that training reaches on an ordinary core
 GAME_STEPS_PER_SECOND = 3e5  # joint steps a second of play beside the networks
 
