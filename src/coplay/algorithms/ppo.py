@@ -135,10 +135,11 @@ def _loss(model: ActorCritic, config: PPOConfig, weights, batch: Batch) -> tuple
 
     logits = read("policy", batch.policy_input)
     value = read("critic", batch.policy_input if model.same_view else batch.critic_input)[..., 0]
-    policy_loss, entropy, figures = clipped_policy_loss(logits, batch.policy, config.clip)
-    value_loss = clipped_value_loss(
-        value, batch.value, batch.target, batch.policy.counts, config.value_clip, config.huber
+    logits, rows, value, old_value, target = jax.tree.map(
+        lambda x: x.reshape(-1, *x.shape[3:]), (logits, batch.policy, value, batch.value, batch.target)
     )
+    policy_loss, entropy, figures = clipped_policy_loss(logits, rows, config.clip)
+    value_loss = clipped_value_loss(value, old_value, target, rows.counts, config.value_clip, config.huber)
     terms = {"policy": policy_loss, "entropy": entropy, "value": value_loss}
     loss = sum(weight * terms[name] for name, weight in loss_terms(config).items())
     return jnp.asarray(loss), figures | {"value/loss": value_loss}

@@ -18,13 +18,16 @@ class Item:
     details: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def seconds_of(call: Callable[[], Any], repeats: int = 7, warm_up: int = 2) -> float:
-    """The shortest of `repeats` calls: what the machine does when nobody disturbs it."""
-    for _ in range(warm_up):
-        jax.block_until_ready(call())
-    best = float("inf")
-    for _ in range(repeats):
-        began = time.perf_counter()
-        jax.block_until_ready(call())
-        best = min(best, time.perf_counter() - began)
+def seconds_of(*calls: Callable[[], Any], repeats: int = 7, warm_up: int = 2) -> list[float]:
+    """The shortest of `repeats` runs of each call: what the machine does when nobody disturbs it.
+
+    What is to be compared is measured in turn, so that a disturbance strikes all alike.
+    """
+    best = [float("inf")] * len(calls)
+    for repeat in range(warm_up + repeats):
+        for index, call in enumerate(calls):
+            began = time.perf_counter()
+            jax.block_until_ready(call())
+            if repeat >= warm_up:
+                best[index] = min(best[index], time.perf_counter() - began)
     return best

@@ -2,6 +2,7 @@
 
 import os
 import platform
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -25,19 +26,26 @@ def machine() -> dict[str, Any]:
 
 def matmul_peak() -> float:
     """FLOP per second of 512 x 512 products: one device with all threads or all devices, if that is more."""
-    return max(_peak_of(1), _peak_of(len(jax.devices())))
+    work = products()
+    return best_rate(work, seconds_of(*[call for call, _ in work]))
 
 
-def _peak_of(devices: int) -> float:
-    chosen = jax.devices()[:devices]
+def products() -> list[tuple[Callable[[], Any], float]]:
+    """Calls that multiply on one device and on all of them, each with its FLOP."""
+    return [_products_on(count) for count in sorted({1, len(jax.devices())})]
 
+
+def best_rate(work: list[tuple[Callable[[], Any], float]], seconds: list[float]) -> float:
+    return max(flop / second for (_, flop), second in zip(work, seconds, strict=True))
+
+
+def _products_on(devices: int) -> tuple[Callable[[], Any], float]:
     @jax.jit
     def chain(x):
         return jax.lax.fori_loop(0, PRODUCTS, lambda _, y: (y @ x) * (1.0 / SIDE), x)
 
-    operands = [jax.device_put(jnp.ones((SIDE, SIDE)), device) for device in chosen]
-    seconds = seconds_of(lambda: [chain(x) for x in operands])
-    return devices * PRODUCTS * 2 * SIDE**3 / seconds
+    operands = [jax.device_put(jnp.ones((SIDE, SIDE)), device) for device in jax.devices()[:devices]]
+    return lambda: [chain(x) for x in operands], devices * PRODUCTS * 2.0 * SIDE**3
 
 
 def _processor() -> str:

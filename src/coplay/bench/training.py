@@ -5,10 +5,10 @@ import jax.numpy as jnp
 
 from coplay import experiment as experiments
 from coplay.bench.item import Item, seconds_of
-from coplay.bench.machine import matmul_peak
+from coplay.bench.machine import best_rate, products
 from coplay.training import loop
 
-UPDATES = 6
+UPDATES, REPEATS = 6, 12
 
 
 def training(name: str = "ppo_4h1s_4x4") -> Item:
@@ -24,10 +24,11 @@ def training(name: str = "ppo_4h1s_4x4") -> Item:
         held[0], metrics = chunk.run(held[0], jnp.int32(UPDATES))
         return metrics
 
-    seconds = seconds_of(updates)
+    work_at_peak = products()
+    seconds, *peak_seconds = seconds_of(updates, *[call for call, _ in work_at_peak], repeats=REPEATS)
     steps = UPDATES * work.steps_per_update / seconds
     flops = steps * flop_per_step(built)
-    peak = matmul_peak()
+    peak = best_rate(work_at_peak, peak_seconds)
     return Item(
         name="training",
         figure=steps,
