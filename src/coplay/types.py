@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, TypeVar, dataclass_transform
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 PyTree = Any
@@ -85,6 +86,25 @@ class Trajectory:
 
 
 @dataclasses.dataclass(frozen=True)
+class Goals:
+    """What a player of a game can be after, and how it shows. The functions speak of one player."""
+
+    names: tuple[str, ...]
+    features: int  # numbers that describe one goal to a network
+    look: (
+        Callable | None
+    )  # observation row -> possible [goal], description [goal, feature]; None: rows hide it
+    shown: Callable | None  # row, action, reward, row after -> the goal this step gave away, -1 for none
+    aimless: tuple[int, ...] = ()  # goals that ask for nothing: any legal move serves them
+
+
+def plain_goals(names: tuple[str, ...], shown: Callable) -> Goals:
+    """Goals that are always possible and differ only by name."""
+    count = len(names)
+    return Goals(names, count, lambda row: (jnp.ones(count, bool), jnp.eye(count)), shown)
+
+
+@dataclasses.dataclass(frozen=True)
 class Environment:
     """A game: how it starts and moves, and what it declares about itself."""
 
@@ -96,7 +116,7 @@ class Environment:
     observation_size: int
     action_names: tuple[str, ...]
     neutral_action: int  # what an illegal action is carried out as
-    goals: tuple[str, ...]
+    goals: Goals
     horizon: int  # no episode is longer
     reset: Callable[[Key], tuple[EnvState, TimeStep]]
     step: Callable[[EnvState, Any, Key], tuple[EnvState, TimeStep]]

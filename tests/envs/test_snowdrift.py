@@ -153,7 +153,7 @@ def test_drifts_start_on_different_cells():
 def test_what_is_declared_is_that_of_the_specification():
     env = snowdrift.make()
     assert (env.observation_size, env.ceiling, env.horizon) == (409, 30.0, 50)
-    assert env.goals == ("drift 1", "drift 2", "drift 3", "drift 4", "drift 5", "drift 6", "no more")
+    assert env.goals.names == ("drift 1", "drift 2", "drift 3", "drift 4", "drift 5", "drift 6", "no more")
 
 
 def test_outcomes_and_picture_follow_the_drifts():

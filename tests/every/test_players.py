@@ -101,7 +101,7 @@ def test_probabilities_add_up_and_are_0_on_illegal_actions(game, name):
         assert (say[chances] >= 0).all()
     illegal = ~moments(game).before.legal[:, 0]
     assert (say["policy"][:, illegal] == 0).all()
-    assert ((say["goal"] >= -1) & (say["goal"] < len(GAMES[game].goals))).all()
+    assert ((say["goal"] >= -1) & (say["goal"] < len(GAMES[game].goals.names))).all()
 
 
 @pytest.mark.parametrize(("game", "name"), EVERY)

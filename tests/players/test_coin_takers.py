@@ -65,7 +65,7 @@ def test_tit_for_tat_takes_one_coin_for_one():
     state, before = after_moves(players=(0, 4), coin=5, owner=1)
     _, own_taken = compiled(env.step)(state, jnp.array([STAY, RIGHT]), jax.random.key(1))
     assert_allclose(advance(jnp.int32(1), before.observation[1], own_taken.observation[1]), [0, 1])
-    assert player.goal(jnp.int32(1), before.observation[1]) == env.goals.index("any coin")
+    assert player.goal(jnp.int32(1), before.observation[1]) == env.goals.names.index("any coin")
 
 
 @pytest.mark.parametrize(("tie", "victim", "thief"), [("both", -13.0, 31.1), ("share", -9.1, 27.2)])

@@ -43,7 +43,7 @@ def test_a_cleaner_goes_to_the_nearest_drift_and_removes_it():
     assert_allclose(policy_of(player, timestep, seat=1), [0, 0, 0, 0, 0, 1])
     # An exploiter in the bottom right corner may go up, left or stay; it leaves the drift alone.
     assert_allclose(policy_of(exploiter(env), timestep, seat=1), [1 / 3, 0, 1 / 3, 0, 1 / 3, 0], rtol=1e-6)
-    assert exploiter(env).goal(0, timestep.observation[0]) == env.goals.index("no more")
+    assert exploiter(env).goal(0, timestep.observation[0]) == env.goals.names.index("no more")
 
 
 def test_a_tired_cleaner_stops_after_its_removals():

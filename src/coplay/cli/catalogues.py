@@ -37,7 +37,7 @@ def _one_game(arguments: argparse.Namespace) -> int:
         "players": env.num_agents,
         "actions": list(env.action_names),
         "observation_size": env.observation_size,
-        "goals": list(env.goals),
+        "goals": list(env.goals.names),
         "horizon": env.horizon,
         "ceiling": env.ceiling,
         "symmetry": env.symmetry,

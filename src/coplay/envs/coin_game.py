@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from coplay.envs import grid
 from coplay.errors import require
-from coplay.types import Environment, Key, Picture, TimeStep, pytree
+from coplay.types import Environment, Key, Picture, TimeStep, plain_goals, pytree
 
 PLAYERS = 2
 ACTION_NAMES = grid.MOVE_NAMES
@@ -55,7 +55,7 @@ def make(**options) -> Environment:
         observation_size=_observation_size(config),
         action_names=ACTION_NAMES,
         neutral_action=grid.STAY,
-        goals=("own coin", "any coin"),
+        goals=plain_goals(("own coin", "any coin"), shown=lambda *seen: _coin_taken(config, *seen)),
         horizon=config.horizon,
         reset=lambda key: reset(config, key),
         step=lambda state, action, key: step(config, state, action, key),
@@ -145,6 +145,14 @@ def outcomes(before: CoinGameState, after: CoinGameState) -> dict[str, Array]:
         "own_coins": jnp.sum(takes & before.owner),
         "other_coins": jnp.sum(takes & ~before.owner),
     }
+
+
+def _coin_taken(config: CoinGameConfig, row, action, reward, after) -> Int[Array, ""]:
+    """What a step says of a player's aim: its own coin, any coin, or (-1) nothing yet."""
+    before, here = split(config, row), split(config, after)["self"]
+    takes_own = jnp.any(before["own_coin"] & here)
+    takes_other = jnp.any(before["other_coin"] & here)
+    return jnp.where(takes_own, 0, jnp.where(takes_other, 1, -1)).astype(jnp.int32)
 
 
 def _look(config: CoinGameConfig, state: CoinGameState, reward, first: bool) -> TimeStep:

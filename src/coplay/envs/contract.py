@@ -56,7 +56,7 @@ def _wrong_declarations(env: Environment) -> list[str]:
             0 <= env.neutral_action < env.num_actions,
             f"neutral_action={env.neutral_action} is not one of its {env.num_actions} actions",
         ),
-        (len(env.goals) >= 1, "goals must name at least one goal"),
+        (len(env.goals.names) >= 1, "goals must name at least one goal"),
         (has_one_reward_rule, "either reward_values or reward_range must be declared, and not both"),
         (
             board <= env.observation_size,

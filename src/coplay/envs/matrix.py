@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from coplay.envs import grid
 from coplay.errors import require
-from coplay.types import Environment, Key, Picture, TimeStep, pytree
+from coplay.types import Environment, Key, Picture, TimeStep, plain_goals, pytree
 
 PLAYERS, NUM_ACTIONS = 2, 2
 NONE_YET = -1  # as the last action, before the first round
@@ -75,7 +75,7 @@ def make(**options) -> Environment:
         observation_size=OBSERVATION_SIZE,
         action_names=game.action_names,
         neutral_action=0,
-        goals=game.action_names,
+        goals=plain_goals(game.action_names, shown=lambda row, action, reward, after: action),
         horizon=SAFETY_STOP if config.continue_probability else config.rounds,
         reset=lambda key: reset(config, key),
         step=lambda state, action, key: step(config, state, action, key),

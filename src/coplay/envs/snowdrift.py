@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from coplay.envs import grid
 from coplay.errors import require
-from coplay.types import Environment, Key, Picture, TimeStep, pytree
+from coplay.types import Environment, Goals, Key, Picture, TimeStep, pytree
 
 REMOVE = 5
 ACTION_NAMES = (*grid.MOVE_NAMES, "remove")
@@ -60,7 +60,7 @@ def make(**options) -> Environment:
         observation_size=_observation_size(config),
         action_names=ACTION_NAMES,
         neutral_action=grid.STAY,
-        goals=(*(f"drift {k + 1}" for k in range(config.drifts)), "no more"),
+        goals=_goals(config),
         horizon=config.horizon,
         reset=lambda key: reset(config, key),
         step=lambda state, action, key: step(config, state, action),
@@ -215,6 +215,37 @@ def _split_entities(config: SnowdriftConfig, part: Float[Array, " feature"]) -> 
     no_walls = jnp.zeros((1, config.size**2), bool)
     drifts = jnp.any(shown[config.players :], axis=0, keepdims=True)
     return jnp.concatenate([shown[: config.players], no_walls, drifts])
+
+
+def _goals(config: SnowdriftConfig) -> Goals:
+    """Each drift, described by its offset from the player, and none of them. Planes do not number drifts,
+    so goals show in `entities` only."""
+    names = (*(f"drift {k + 1}" for k in range(config.drifts)), "no more")
+    if config.observation == "board":
+        return Goals(names, 3, None, None, aimless=(config.drifts,))
+    return Goals(
+        names,
+        features=3,
+        look=lambda row: _drifts_seen(config, row),
+        shown=lambda row, action, reward, after: _drift_removed(config, row, action),
+        aimless=(config.drifts,),
+    )
+
+
+def _drifts_seen(config: SnowdriftConfig, row: Float[Array, " feature"]):
+    """Which drifts are there, and where from here; to remove no more is always possible."""
+    others, count = config.players - 1, config.players - 1 + config.drifts
+    rows, columns, present = row[2 : 2 + 3 * count].reshape(3, count)[:, others:]
+    possible = jnp.append(present > 0.5, True)
+    places = jnp.stack([rows, columns, jnp.zeros_like(rows)], axis=1)
+    return possible, jnp.concatenate([places, jnp.array([[0.0, 0.0, 1.0]])])
+
+
+def _drift_removed(config: SnowdriftConfig, row: Float[Array, " feature"], action: Int[Array, ""]):
+    """The drift that a player removes with this action, or -1."""
+    possible, places = _drifts_seen(config, row)
+    here = possible[:-1] & jnp.all(jnp.abs(places[:-1]) < 0.5 / config.size, axis=1)
+    return jnp.where((action == REMOVE) & jnp.any(here), jnp.argmax(here), -1).astype(jnp.int32)
 
 
 def draw(config: SnowdriftConfig, state: SnowdriftState) -> Picture:

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from coplay.envs import grid
 from coplay.errors import require
-from coplay.types import Environment, Picture, TimeStep, pytree
+from coplay.types import Environment, Picture, TimeStep, plain_goals, pytree
 
 NONE_YET = -1  # as the last action, before the first round
 
@@ -49,7 +49,7 @@ def make(**options) -> Environment:
         observation_size=2 * players + 1,
         action_names=names,
         neutral_action=0,
-        goals=names,
+        goals=plain_goals(names, shown=lambda row, action, reward, after: action),
         horizon=config.rounds,
         reset=lambda key: reset(config),
         step=lambda state, action, key: step(config, state, action),

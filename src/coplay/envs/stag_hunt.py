@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 from coplay.envs import grid
 from coplay.envs.walls import WallMaps, wall_maps
 from coplay.errors import require
-from coplay.types import Environment, Key, Picture, TimeStep, pytree
+from coplay.types import Environment, Goals, Key, Picture, TimeStep, pytree
 
 HUNT_STAG, HUNT_HARE = 5, 6
 ACTION_NAMES = (*grid.MOVE_NAMES, "hunt stag", "hunt hare")
@@ -97,7 +97,7 @@ def make(**options) -> Environment:
         observation_size=_observation_size(config),
         action_names=ACTION_NAMES,
         neutral_action=grid.STAY,
-        goals=("stag", "hare"),
+        goals=Goals(("stag", "hare"), 2, lambda row: (_prey_left(config, row), jnp.eye(2)), _prey_caught),
         horizon=config.horizon,
         reset=lambda key: reset(config, maps, key),
         step=lambda state, action, key: step(config, maps, state, action),
@@ -333,6 +333,22 @@ def _split_entities(config, part: Float[Array, " feature"]) -> Bool[Array, "chan
     stags = jnp.any(shown[players : players + config.stags], axis=0, keepdims=True)
     hares = jnp.any(shown[players + config.stags :], axis=0, keepdims=True)
     return jnp.concatenate([shown[:players], walls, stags, hares])
+
+
+def _prey_left(config: StagHuntConfig, row: Float[Array, " feature"]) -> Bool[Array, " goal"]:
+    """Whether there is a stag, and whether there is a hare, left to be caught."""
+    tail = config.players * NUM_ACTIONS + 2
+    if config.observation == "board":
+        boards = _split_board(config, row[:-tail])
+        return jnp.any(boards[config.players + 1 :], axis=1)
+    others, prey = config.players - 1, config.stags + config.hares
+    present = row[2 + 2 * (others + prey) :][others : others + prey] > 0.5
+    return jnp.stack([jnp.any(present[: config.stags]), jnp.any(present[config.stags :])])
+
+
+def _prey_caught(row, action: Int[Array, ""], reward: Float[Array, ""], after) -> Int[Array, ""]:
+    """Which prey a player's step brought it: 0 a stag, 1 a hare, -1 none."""
+    return jnp.where(reward > 0, jnp.where(action == HUNT_STAG, 0, 1), -1).astype(jnp.int32)
 
 
 def draw(config: StagHuntConfig, maps: WallMaps, state: StagHuntState) -> Picture:

@@ -1,8 +1,9 @@
 """A batch of tree searches in lockstep. It is given a model of the world and knows no game and no network.
 
 One simulation: walk down by the actions that selection has marked, take the marked action in the world at
-the end of the way, look at what comes of it, add that as a node, and walk back up. Only nodes on the way
-change, so each is marked anew on the way up, and walking down is nothing but following marks.
+the end of the way, look at what comes of it, add that as a node, and count the walk's return at every node
+on the way. Only those nodes change, so only they are marked anew, and walking down is nothing but following
+marks. Ways differ in length: the nodes of all of them are counted as one list, in pieces of equal size.
 """
 
 import dataclasses
@@ -23,7 +24,7 @@ from coplay.planning.selection import (
     halving_schedule,
     puct_scores,
 )
-from coplay.planning.tree import NO_CHILD, Nodes, Path, Table, Tree, row_of
+from coplay.planning.tree import NO_CHILD, Nodes, Path, Tree
 from coplay.types import Key, PyTree, pytree
 
 
@@ -75,8 +76,8 @@ class Searched:
 class Chance:
     """Draws that hold for a whole search."""
 
-    tie: Float[Array, "search action"]
-    gumbel: Float[Array, "search action"]
+    tie: Float[Array, "action search"]
+    gumbel: Float[Array, "action search"]
 
 
 def search(model: Model, config: SearchConfig, state: PyTree, key: Key) -> Searched:
@@ -85,20 +86,27 @@ def search(model: Model, config: SearchConfig, state: PyTree, key: Key) -> Searc
     state, outlook = model.look(state, root_key)
     batch, num_actions = outlook.prior.shape
     chance = Chance(
-        tie=TIE * jax.random.uniform(tie_key, (batch, num_actions)),
-        gumbel=jax.random.gumbel(gumbel_key, (batch, num_actions)),
+        tie=TIE * jax.random.uniform(tie_key, (num_actions, batch)),
+        gumbel=jax.random.gumbel(gumbel_key, (num_actions, batch)),
     )
-    frame = Frame(model, config, Table(num_actions), packing_of(state), chance)
+    frame = Frame(model, config, packing_of(state), chance, jnp.arange(batch, dtype=jnp.int32))
     tree = frame.planted(state, outlook)
 
     def one_simulation(index, carry):
-        tree, depth = carry
-        tree, length = frame.simulate(tree, index + 1, jax.random.fold_in(walk_key, index))
-        return tree, depth + length
+        tree, path, depth = carry
+        tree, path = frame.simulate(tree, path, index + 1, jax.random.fold_in(walk_key, index))
+        return tree, path, depth + path.length
 
-    tree, depth = jax.lax.fori_loop(0, config.simulations, one_simulation, (tree, jnp.zeros(batch, jnp.int32)))
-    root = frame.table.split(tree.rows[:batch])
-    return Searched(root.visits, estimated_q(root), root.value, root.prior, depth / config.simulations)
+    start = (tree, trees.empty_path(config.max_depth, batch), jnp.zeros(batch, jnp.int32))
+    tree, _, depth = jax.lax.fori_loop(0, config.simulations, one_simulation, start)
+    root = trees.nodes_at(tree, frame.searches)
+    return Searched(
+        visits=root.visits.T,
+        q=estimated_q(root).T,
+        value=root.value,
+        prior=jnp.maximum(root.prior, 0.0).T,
+        depth=depth / config.simulations,
+    )
 
 
 class Frame(NamedTuple):
@@ -106,148 +114,144 @@ class Frame(NamedTuple):
 
     model: Model
     config: SearchConfig
-    table: Table
     packing: Packing
     chance: Chance
+    searches: Int[Array, " search"]  # their numbers, which are also the rows of their roots
+
+    @property
+    def batch(self) -> int:
+        return self.searches.shape[0]
 
     def planted(self, state: PyTree, outlook: Outlook) -> Tree:
         """A tree that is only its root."""
-        batch = outlook.value.shape[0]
-        tree = trees.empty(self.table, self.packing, self.config.simulations + 1, batch)
-        root = self.fresh(outlook, jnp.zeros(batch))
-        return self.added(tree, jnp.int32(0), self.marked_root(root, jnp.int32(0)), state)
+        num_nodes, num_actions = self.config.simulations + 1, outlook.prior.shape[1]
+        tree = trees.empty(num_nodes, self.batch, num_actions, self.packing)
+        tree = self.grown(tree, jnp.int32(0), outlook, jnp.zeros(self.batch), state)
+        return self.with_root_marked(tree, jnp.int32(0))
 
-    def simulate(self, tree: Tree, number: Int[Array, ""], key: Key) -> tuple[Tree, Int[Array, " search"]]:
-        """One walk down, one new node called `number`, one walk back."""
+    def simulate(self, tree: Tree, path: Path, number: Int[Array, ""], key: Key) -> tuple[Tree, Path]:
+        """One walk down, one new node called `number`, and the walk's return counted on its way."""
         step_key, look_key = jax.random.split(key)
-        path, end, action = self.walk(tree)
-        state = trees.states_at(tree, self.packing, end)
+        path = self.walk(tree, path)
+        row = trees.take(path.row.ravel(), (path.length - 1) * self.batch + self.searches)
+        action, _ = trees.read_mark(tree, row)
+        state = trees.states_at(tree, self.packing, row)
         state, reward, is_over = self.model.step(state, action, step_key)
         state, outlook = self.model.look(state, look_key)
-        tree = self.added(tree, number, self.fresh(outlook, reward), state)
-        value = jnp.where(is_over, 0.0, outlook.value)
-        tree = self.back_up(tree, path, number, reward, is_over, value)
-        root = self.table.split(tree.rows[: value.shape[0]])
-        marked = self.table.join(self.marked_root(root, number))
-        return dataclasses.replace(tree, rows=trees.put_node(tree.rows, jnp.int32(0), marked)), path.length
-
-    # --- nodes ---
-
-    def fresh(self, outlook: Outlook, reward: Float[Array, " search"]) -> Nodes:
-        """A node at its first visit."""
-        zeros = jnp.zeros_like(outlook.prior)
-        one = jnp.ones_like(reward)
-        prior = jnp.where(outlook.legal, outlook.prior, -1.0)
-        child = jnp.full_like(prior, NO_CHILD)
-        node = Nodes(prior, zeros, zeros, child, one, outlook.value, reward, 0.0 * one, NO_CHILD * one)
-        return self.marked(node)
-
-    def marked(self, nodes: Nodes) -> Nodes:
-        """With the action that pUCT tries next."""
-        scores = puct_scores(nodes, self.config.exploration, self.config.q_mode)
-        return _with_best(nodes, best_action(scores, self.chance.tie))
-
-    def marked_root(self, nodes: Nodes, made: Int[Array, ""]) -> Nodes:
-        """The root after `made` simulations."""
-        if self.config.root == "puct":
-            return self.marked(nodes)
-        schedule = jnp.asarray(halving_schedule(self.config.simulations + 1, self.table.num_actions))
-        scores = gumbel_scores(nodes, self.chance.gumbel, schedule[made])
-        return _with_best(nodes, best_action(scores, self.chance.tie))
-
-    def added(self, tree: Tree, number: Int[Array, ""], nodes: Nodes, state: PyTree) -> Tree:
-        return Tree(
-            rows=trees.put_node(tree.rows, number, self.table.join(nodes)),
-            states=trees.put_node(tree.states, number, self.packing.pack(state)),
+        tree = self.grown(tree, number, outlook, reward, state)
+        # An ended game has no node to go on from: the action stays without a child and is taken anew.
+        child = jnp.where(is_over, NO_CHILD, number)
+        tree = dataclasses.replace(
+            tree, child=trees.put(tree.child, row * tree.num_actions + action, child)
         )
+        value = jnp.where(is_over, 0.0, outlook.value)
+        path = self.with_returns(tree, path, reward + self.config.discount * value)
+        return self.with_root_marked(self.counted(tree, path), number), path
+
+    def grown(self, tree: Tree, number: Int[Array, ""], outlook: Outlook, reward, state: PyTree) -> Tree:
+        prior = jnp.where(outlook.legal, outlook.prior, -1.0).T
+        zeros = jnp.zeros_like(prior)
+        nodes = Nodes(prior, zeros, zeros, jnp.ones_like(reward), outlook.value)
+        return trees.add(tree, number, nodes, reward, self.choice(nodes), self.packing.pack(state))
+
+    # --- marks ---
+
+    def choice(self, nodes: Nodes) -> Int[Array, " node"]:
+        """What pUCT tries next."""
+        scores = puct_scores(nodes, self.config.exploration, self.config.q_mode)
+        return best_action(scores, self.chance.tie)
+
+    def with_root_marked(self, tree: Tree, made: Int[Array, ""]) -> Tree:
+        """Gumbel's choice at the root after so many simulations; pUCT's is marked as anywhere else."""
+        if self.config.root == "puct":
+            return tree
+        schedule = jnp.asarray(halving_schedule(self.config.simulations + 1, tree.num_actions))
+        root = trees.nodes_at(tree, self.searches)
+        action = best_action(gumbel_scores(root, self.chance.gumbel, schedule[made]), self.chance.tie)
+        return self.marked(tree, self.searches, action)
+
+    def marked(self, tree: Tree, row: Int[Array, " node"], action: Int[Array, " node"]) -> Tree:
+        mark = trees.marked(tree, action, trees.children_at(tree, row, action))
+        return dataclasses.replace(tree, mark=trees.put(tree.mark, row, mark))
 
     # --- ways ---
 
-    def walk(self, tree: Tree) -> tuple[Path, Int[Array, " search"], Int[Array, " search"]]:
-        """Follow the marks from the root: the path, and the node and untried action where it ends."""
-        batch = self.chance.tie.shape[0]
-        most = self.config.max_depth
-        nothing = jnp.zeros((most, batch), jnp.int32)
-        path = Path(nothing, nothing, jnp.zeros((most, batch)), jnp.zeros(batch, jnp.int32))
-        start = (path, jnp.zeros(batch, jnp.int32), jnp.ones(batch, bool), jnp.int32(0))
+    def walk(self, tree: Tree, path: Path) -> Path:
+        """Follow the marks from the root to an action that has not been tried, or as deep as allowed.
+
+        It is written over the last walk's path, of which nothing beyond the new length is read.
+        """
+        path = dataclasses.replace(path, length=jnp.zeros_like(path.length))
+        start = (path, self.searches, jnp.ones(self.batch, bool), jnp.int32(0))
 
         def goes_on(carry):
             _, _, is_walking, depth = carry
-            return (depth < most) & jnp.any(is_walking)
+            return (depth < self.config.max_depth) & jnp.any(is_walking)
 
         def one_step(carry):
-            path, node, is_walking, depth = carry
-            rows = tree.rows[:, self.table.pointer]
-            reward, action, child = trees.take_rows(rows, row_of(node)).T
-            path = _noted(path, depth, node, action.astype(jnp.int32), reward, is_walking)
-            is_walking = is_walking & (child >= 0)
-            return path, jnp.where(is_walking, child.astype(jnp.int32), node), is_walking, depth + 1
+            path, row, is_walking, depth = carry
+            _, child = trees.read_mark(tree, row)
+            path = dataclasses.replace(
+                path, row=path.row.at[depth].set(row), length=path.length + is_walking
+            )
+            is_walking = is_walking & (child != NO_CHILD)
+            row = jnp.where(is_walking, child * self.batch + self.searches, row)
+            return path, row, is_walking, depth + 1
 
-        path, _, _, _ = jax.lax.while_loop(goes_on, one_step, start)
-        last = path.length - 1
-        return path, _at(path.node, last), _at(path.action, last)
+        return jax.lax.while_loop(goes_on, one_step, start)[0]
 
-    def back_up(
-        self,
-        tree: Tree,
-        path: Path,
-        number: Int[Array, ""],
-        reward: Float[Array, " search"],
-        is_over: Bool[Array, " search"],
-        value: Float[Array, " search"],
-    ) -> Tree:
-        """Add the walk's discounted return to every node on the way, from the end to the root."""
-        # An ended game has no node to go on from: the action stays without a child and is taken anew.
-        child = jnp.where(is_over, NO_CHILD, number.astype(jnp.float32))
-        start = (tree.rows, reward + self.config.discount * value, jnp.max(path.length) - 1)
-
-        def goes_on(carry):
-            return carry[2] >= 0
+    def with_returns(self, tree: Tree, path: Path, at_end: Float[Array, " search"]) -> Path:
+        """The discounted return of the walk from every node on, each reward once."""
+        start = (path.returned, at_end, jnp.max(path.length) - 1)
 
         def one_step(carry):
-            rows, returned, depth = carry
-            is_on = depth < path.length
-            row = row_of(path.node[depth])
-            nodes = self.table.split(trees.take_rows(rows, row))
-            new = self.marked(_visited(nodes, path.action[depth], returned, depth == path.length - 1, child))
-            joined = jnp.where(is_on[:, None], self.table.join(new), self.table.join(nodes))
-            earlier = path.reward[depth] + self.config.discount * returned
-            return trees.put_rows(rows, row, joined), jnp.where(is_on, earlier, returned), depth - 1
+            returned, following, depth = carry
+            returned = returned.at[depth].set(following)
+            earlier = trees.take(tree.reward, path.row[depth]) + self.config.discount * following
+            return returned, jnp.where(depth < path.length, earlier, following), depth - 1
 
-        rows, _, _ = jax.lax.while_loop(goes_on, one_step, start)
-        return dataclasses.replace(tree, rows=rows)
+        returned, _, _ = jax.lax.while_loop(lambda carry: carry[2] >= 0, one_step, start)
+        return dataclasses.replace(path, returned=returned)
+
+    def counted(self, tree: Tree, path: Path) -> Tree:
+        """One more visit for every node on every way. All are different rows, so any order will do."""
+        ends = jnp.cumsum(path.length)
+
+        def one_piece(carry):
+            tree, first = carry
+            place = first + self.searches
+            is_real = place < ends[-1]
+            search = jnp.minimum(jnp.searchsorted(ends, place, side="right"), self.batch - 1)
+            depth = jnp.where(is_real, place - (ends[search] - path.length[search]), 0)
+            at = depth * self.batch + search
+            row, returned = trees.take(path.row.ravel(), at), trees.take(path.returned.ravel(), at)
+            return self.visited(tree, row, returned, is_real), first + self.batch
+
+        start = (tree, jnp.int32(0))
+        return jax.lax.while_loop(lambda carry: carry[1] < ends[-1], one_piece, start)[0]
+
+    def visited(self, tree: Tree, row, returned, is_real: Bool[Array, " node"]) -> Tree:
+        """One more visit of some nodes and of the action marked there; then they are marked anew."""
+        action, _ = trees.read_mark(tree, row)
+        old = trees.nodes_at(tree, row)
+        taken = action[None] == jnp.arange(tree.num_actions, dtype=jnp.int32)[:, None]
+        visits, count = old.visits + taken, old.count + 1.0
+        q = jnp.where(taken, old.q + (returned[None] - old.q) / jnp.maximum(visits, 1.0), old.q)
+        value = old.value + (returned - old.value) / count
+        new = Nodes(old.prior, visits, q, count, value)
+        row = jnp.where(is_real, row, tree.count.shape[0])  # beyond the table: left out
+        tree = dataclasses.replace(
+            tree,
+            edges=_with_edge(tree, row, action, new, taken),
+            count=trees.put(tree.count, row, count),
+            value=trees.put(tree.value, row, value),
+        )
+        return self.marked(tree, row, self.choice(new))
 
 
-def _with_best(nodes: Nodes, action: Int[Array, " search"]) -> Nodes:
-    taken = action[:, None] == jnp.arange(nodes.prior.shape[1])[None, :]
-    following = jnp.sum(jnp.where(taken, nodes.child, 0.0), axis=1)
-    return dataclasses.replace(nodes, best=action.astype(jnp.float32), next=following)
-
-
-def _visited(nodes: Nodes, action, returned, is_last, child) -> Nodes:
-    """One more visit: of the node, and of its `action`, which returned so much."""
-    taken = action[:, None] == jnp.arange(nodes.prior.shape[1])[None, :]
-    visits = nodes.visits + taken
-    gain = (returned[:, None] - nodes.q) / jnp.maximum(visits, 1.0)
-    count = nodes.count + 1.0
-    return dataclasses.replace(
-        nodes,
-        visits=visits,
-        q=jnp.where(taken, nodes.q + gain, nodes.q),
-        child=jnp.where(taken & is_last[:, None], child[:, None], nodes.child),
-        count=count,
-        value=nodes.value + (returned - nodes.value) / count,
-    )
-
-
-def _noted(path: Path, depth: Int[Array, ""], node, action, reward, is_walking) -> Path:
-    return Path(
-        node=path.node.at[depth].set(node),
-        action=path.action.at[depth].set(action),
-        reward=path.reward.at[depth].set(reward),
-        length=path.length + is_walking,
-    )
-
-
-def _at(rows: Int[Array, "depth search"], depth: Int[Array, " search"]) -> Int[Array, " search"]:
-    return jnp.take_along_axis(rows, depth[None], axis=0)[0]
+def _with_edge(tree: Tree, row, action, new: Nodes, taken: Bool[Array, "action node"]) -> Array:
+    """The two numbers that a visit changes in a row of edges."""
+    flat, at = tree.edges.ravel(), row * tree.edges.shape[1] + tree.num_actions + action
+    flat = trees.put(flat, at, jnp.sum(jnp.where(taken, new.visits, 0.0), axis=0))
+    flat = trees.put(flat, at + tree.num_actions, jnp.sum(jnp.where(taken, new.q, 0.0), axis=0))
+    return flat.reshape(tree.edges.shape)

@@ -2,7 +2,6 @@
 
 import math
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -13,16 +12,16 @@ NEVER = -jnp.inf
 TIE = 1e-6  # largest share of chance in a score: enough to part equal actions
 
 
-def estimated_q(nodes: Nodes) -> Float[Array, "search action"]:
+def estimated_q(nodes: Nodes) -> Float[Array, "action search"]:
     """Mean return where an action was tried; elsewhere the node's value.
 
     A stand-in of 0 would make every untried action look bad where rewards are high, and good where they
     are low.
     """
-    return jnp.where(nodes.visits > 0, nodes.q, nodes.value[:, None])
+    return jnp.where(nodes.visits > 0, nodes.q, nodes.value[None])
 
 
-def reference_q(nodes: Nodes) -> Float[Array, "search action"]:
+def reference_q(nodes: Nodes) -> Float[Array, "action search"]:
     """As in the published code: the total over N + 1, which pulls rarely tried actions towards 0."""
     return nodes.q * nodes.visits / (nodes.visits + 1.0)
 
@@ -30,17 +29,17 @@ def reference_q(nodes: Nodes) -> Float[Array, "search action"]:
 Q_MODES = {"value": estimated_q, "reference": reference_q}
 
 
-def puct_scores(nodes: Nodes, exploration: float, q_mode: str = "value") -> Float[Array, "search action"]:
+def puct_scores(nodes: Nodes, exploration: float, q_mode: str = "value") -> Float[Array, "action search"]:
     """Q(s, a) + c * prior(a) * sqrt(N(s)) / (1 + N(s, a)); minus infinity where illegal."""
-    bonus = exploration * nodes.prior * jnp.sqrt(nodes.count)[:, None] / (1.0 + nodes.visits)
+    bonus = exploration * nodes.prior * jnp.sqrt(nodes.count)[None] / (1.0 + nodes.visits)
     return jnp.where(nodes.legal, Q_MODES[q_mode](nodes) + bonus, NEVER)
 
 
 def best_action(
-    scores: Float[Array, "search action"], tie: Float[Array, "search action"]
+    scores: Float[Array, "action search"], tie: Float[Array, "action search"]
 ) -> Int[Array, " search"]:
     """The greatest score; equal ones are told apart by chance and not by their place."""
-    return jnp.argmax(scores + tie, axis=1).astype(jnp.int32)
+    return jnp.argmax(scores + tie, axis=0).astype(jnp.int32)
 
 
 # --- sequential halving at the root --------------------------------------------------------------
@@ -65,23 +64,21 @@ def halving_schedule(num_simulations: int, num_considered: int) -> np.ndarray:
 
 
 def gumbel_scores(
-    nodes: Nodes, gumbel: Float[Array, "search action"], tried: Int[Array, ""]
-) -> Float[Array, "search action"]:
+    nodes: Nodes, gumbel: Float[Array, "action search"], tried: Int[Array, ""]
+) -> Float[Array, "action search"]:
     """Scores of the actions that have been tried exactly `tried` times, with Gumbel noise and prior in them."""
     scores = gumbel + log_prior(nodes) + scaled_q(nodes)
     return jnp.where(nodes.legal, jnp.where(nodes.visits == tried, scores, NEVER / 2), NEVER)
 
 
-def log_prior(nodes: Nodes) -> Float[Array, "search action"]:
+def log_prior(nodes: Nodes) -> Float[Array, "action search"]:
     return jnp.log(jnp.maximum(nodes.prior, 1e-30))
 
 
-def scaled_q(
-    nodes: Nodes, visit_offset: float = 50.0, scale: float = 0.1
-) -> Float[Array, "search action"]:
+def scaled_q(nodes: Nodes, visit_offset: float = 50.0, scale: float = 0.1) -> Float[Array, "action search"]:
     """Q brought to [0, 1] over the legal actions, and trusted the more the more was searched."""
     q = estimated_q(nodes)
-    low = jnp.min(jnp.where(nodes.legal, q, jnp.inf), axis=1, keepdims=True)
-    high = jnp.max(jnp.where(nodes.legal, q, -jnp.inf), axis=1, keepdims=True)
+    low = jnp.min(jnp.where(nodes.legal, q, jnp.inf), axis=0, keepdims=True)
+    high = jnp.max(jnp.where(nodes.legal, q, -jnp.inf), axis=0, keepdims=True)
     unit = (q - low) / jnp.maximum(high - low, 1e-8)
-    return (visit_offset + jnp.max(nodes.visits, axis=1, keepdims=True)) * scale * unit
+    return (visit_offset + jnp.max(nodes.visits, axis=0, keepdims=True)) * scale * unit

@@ -1,11 +1,12 @@
-"""The tree of a batch of searches: one table, a row per node and search, that is read and written by number.
+"""The tree of a batch of searches: flat tables, a row for each node of each search.
 
-Row `node * batch + search` holds everything selection needs of a node, side by side, so that a step down or
-up the tree is one gather and one scatter for the whole batch. A simulation adds the node with its own number
-to every search at once, which is one contiguous write. Nothing here knows a game or a network.
+Row `node * batch + search`. A simulation adds the node of its own number to every search at once, which is
+one contiguous write; everything else is read and written by row. What selection compares (priors, visits,
+Q of all actions) lies side by side in `edges`, the rest in tables of single numbers, because on a CPU a
+gather costs by the number it moves. Nothing here knows a game or a network.
 """
 
-from typing import NamedTuple
+import dataclasses
 
 import jax
 import jax.numpy as jnp
@@ -14,92 +15,110 @@ from jaxtyping import Array, Bool, Float, Int
 from coplay.planning.packing import Packing
 from coplay.types import PyTree, pytree
 
-NO_CHILD = -1.0  # children are numbered in the same float32 row, exactly up to 2**24
+NO_CHILD = -1
 
 
 @pytree
 class Nodes:
-    """Some rows of the table, by the names of their columns."""
+    """What selection reads of some nodes, with the nodes last: a CPU then compares many at once."""
 
-    prior: Float[Array, "search action"]  # probabilities; -1 where an action is illegal
-    visits: Float[Array, "search action"]  # N(s, a)
-    q: Float[Array, "search action"]  # mean return of those visits
-    child: Float[Array, "search action"]  # its number, or NO_CHILD
-    count: Float[Array, " search"]  # N(s): visits, counting the one that made the node
-    value: Float[Array, " search"]  # mean over those visits, the node's own estimate among them
-    reward: Float[Array, " search"]  # earned on the way into the node
-    best: Float[Array, " search"]  # the action to be tried next
-    next: Float[Array, " search"]  # its child
+    prior: Float[Array, "action node"]  # probabilities; -1 where an action is illegal
+    visits: Float[Array, "action node"]  # N(s, a)
+    q: Float[Array, "action node"]  # mean return of those visits
+    count: Float[Array, " node"]  # N(s): visits, counting the one that made the node
+    value: Float[Array, " node"]  # mean over those visits, the node's own estimate among them
 
     @property
-    def legal(self) -> Bool[Array, "search action"]:
+    def legal(self) -> Bool[Array, "action node"]:
         return self.prior >= 0.0
-
-
-class Table(NamedTuple):
-    """Nodes as an array [node * batch + search, column]."""
-
-    num_actions: int
-
-    @property
-    def width(self) -> int:
-        return 4 * self.num_actions + 5
-
-    def join(self, nodes: Nodes) -> Float[Array, "search column"]:
-        ends = [nodes.count, nodes.value, nodes.reward, nodes.best, nodes.next]
-        wide = [nodes.prior, nodes.visits, nodes.q, nodes.child]
-        return jnp.concatenate([*wide, jnp.stack(ends, axis=1)], axis=1)
-
-    def split(self, rows: Float[Array, "search column"]) -> Nodes:
-        a = self.num_actions
-        wide = [rows[:, k * a : (k + 1) * a] for k in range(4)]
-        return Nodes(*wide, *[rows[:, 4 * a + k] for k in range(5)])
-
-    @property
-    def pointer(self) -> slice:
-        """The columns that a step down reads: reward, best, next."""
-        return slice(4 * self.num_actions + 2, 4 * self.num_actions + 5)
 
 
 @pytree
 class Tree:
-    rows: Float[Array, "row column"]
-    states: Int[Array, "row word"]  # of the world at each node, packed
+    edges: Float[Array, "row column"]  # prior, visits and q of every action
+    child: Int[Array, " row_action"]  # number of the node behind every action, or NO_CHILD
+    count: Float[Array, " row"]
+    value: Float[Array, " row"]
+    reward: Float[Array, " row"]  # earned on the way into the node
+    mark: Int[Array, " row"]  # the action to be tried next and the node behind it, in one number
+    states: Int[Array, "row word"]  # of the world, packed
+
+    @property
+    def num_actions(self) -> int:
+        return self.edges.shape[1] // 3
+
+
+def empty(num_nodes: int, batch: int, num_actions: int, packing: Packing) -> Tree:
+    rows = num_nodes * batch
+    numbers = jnp.zeros(rows)
+    return Tree(
+        edges=jnp.zeros((rows, 3 * num_actions)),
+        child=jnp.full(rows * num_actions, NO_CHILD, jnp.int32),
+        count=numbers,
+        value=numbers,
+        reward=numbers,
+        mark=jnp.zeros(rows, jnp.int32),
+        states=jnp.zeros((rows, packing.width), jnp.int32),
+    )
+
+
+def add(tree: Tree, number: Int[Array, ""], nodes: Nodes, reward, action, state: Int[Array, "search word"]) -> Tree:
+    """A new node of that number in every search; its row of children is empty as it was made."""
+
+    def put(table: Array, new: Array) -> Array:
+        return jax.lax.dynamic_update_slice_in_dim(table, new, number * new.shape[0], axis=0)
+
+    return dataclasses.replace(
+        tree,
+        edges=put(tree.edges, jnp.concatenate([nodes.prior, nodes.visits, nodes.q]).T),
+        count=put(tree.count, nodes.count),
+        value=put(tree.value, nodes.value),
+        reward=put(tree.reward, reward),
+        mark=put(tree.mark, marked(tree, action, jnp.full_like(action, NO_CHILD))),
+        states=put(tree.states, state),
+    )
+
+
+def marked(tree: Tree, action: Int[Array, " node"], child: Int[Array, " node"]) -> Int[Array, " node"]:
+    return (child + 1) * tree.num_actions + action
+
+
+def read_mark(tree: Tree, row: Int[Array, " node"]) -> tuple[Int[Array, " node"], Int[Array, " node"]]:
+    """The action to be tried next, and the node behind it."""
+    mark = take(tree.mark, row)
+    return mark % tree.num_actions, mark // tree.num_actions - 1
+
+
+def nodes_at(tree: Tree, row: Int[Array, " node"]) -> Nodes:
+    prior, visits, q = jnp.split(take(tree.edges, row).T, 3)
+    return Nodes(prior, visits, q, take(tree.count, row), take(tree.value, row))
+
+
+def children_at(tree: Tree, row: Int[Array, " node"], action: Int[Array, " node"]) -> Int[Array, " node"]:
+    return tree.child.at[row * tree.num_actions + action].get(mode="clip")
+
+
+def states_at(tree: Tree, packing: Packing, row: Int[Array, " node"]) -> PyTree:
+    return packing.unpack(take(tree.states, row))
+
+
+def take(table: Array, row: Int[Array, " node"]) -> Array:
+    return table.at[row].get(mode="promise_in_bounds")
+
+
+def put(table: Array, row: Int[Array, " node"], new: Array) -> Array:
+    """Each row once; rows beyond the table are left out."""
+    return table.at[row].set(new, mode="drop", unique_indices=True)
 
 
 @pytree
 class Path:
     """The way down of one simulation in every search."""
 
-    node: Int[Array, "depth search"]
-    action: Int[Array, "depth search"]
-    reward: Float[Array, "depth search"]  # earned on the way into `node`
+    row: Int[Array, "depth search"]
+    returned: Float[Array, "depth search"]  # from there on, discounted
     length: Int[Array, " search"]  # how many actions were taken
 
 
-def row_of(node: Int[Array, " search"]) -> Int[Array, " search"]:
-    """The table's row of each search's node."""
-    batch = node.shape[0]
-    return node * batch + jnp.arange(batch, dtype=jnp.int32)
-
-
-def take_rows(table: Array, row: Int[Array, " search"]) -> Array:
-    return table.at[row].get(mode="promise_in_bounds", unique_indices=True)
-
-
-def put_rows(table: Array, row: Int[Array, " search"], new: Array) -> Array:
-    return table.at[row].set(new, mode="promise_in_bounds", unique_indices=True)
-
-
-def put_node(table: Array, number: Int[Array, ""], new: Array) -> Array:
-    """All searches' rows of one node, which lie side by side."""
-    return jax.lax.dynamic_update_slice_in_dim(table, new, number * new.shape[0], axis=0)
-
-
-def empty(table: Table, packing: Packing, num_nodes: int, batch: int) -> Tree:
-    rows = jnp.zeros((num_nodes * batch, table.width))
-    return Tree(rows, jnp.zeros((num_nodes * batch, packing.width), jnp.int32))
-
-
-def states_at(tree: Tree, packing: Packing, node: Int[Array, " search"]) -> PyTree:
-    return packing.unpack(take_rows(tree.states, row_of(node)))
+def empty_path(most: int, batch: int) -> Path:
+    return Path(jnp.zeros((most, batch), jnp.int32), jnp.zeros((most, batch)), jnp.zeros(batch, jnp.int32))

@@ -82,4 +82,4 @@ def _road_user(env: Environment) -> Callable:
 
 def _goal(env: Environment, cleans) -> Int[Array, ""]:
     # A row shows drifts without their numbers, so which one a cleaner is after has no place in env.goals.
-    return jnp.where(cleans, -1, env.goals.index("no more"))
+    return jnp.where(cleans, -1, env.goals.names.index("no more"))

@@ -1,0 +1,42 @@
+"""What a player had been after, told in hindsight: the goal that it next gave away in the same game.
+
+In the stag hunt that is the prey it finally caught, in the snowdrift game the drift it removed next. Steps
+after which it gave nothing away have no label. Labels never use what a scripted player declares.
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
+
+from coplay.types import Environment, Transition
+
+UNKNOWN = -1
+
+
+def shown_goals(env: Environment, steps: Transition) -> Int[Array, "*batch agent"]:
+    """The goal each player gave away in each step, or UNKNOWN; players who had left give nothing away."""
+    before, after = steps.before, steps.after
+    shown = env.goals.shown
+    for _ in range(before.active.ndim):
+        shown = jax.vmap(shown)
+    told = shown(before.observation, steps.decision.action, after.reward, after.observation)
+    return jnp.where(before.active, told, UNKNOWN)
+
+
+def hindsight_labels(
+    shown: Int[Array, "time env agent"],
+    is_over: Bool[Array, "time env"],
+    upcoming: Int[Array, "env agent"],
+) -> tuple[Int[Array, "time env agent"], Int[Array, "env agent"]]:
+    """Every step's label, UNKNOWN for none, and what an earlier round's last steps are to be told.
+
+    `upcoming` labels steps of games that go on after the last row: the label of the row that follows.
+    """
+
+    def one_step(following, step):
+        shown, is_over = step
+        label = jnp.where(shown != UNKNOWN, shown, jnp.where(is_over[:, None], UNKNOWN, following))
+        return label, label
+
+    first, labels = jax.lax.scan(one_step, upcoming, (shown, is_over), reverse=True)
+    return labels, first
