@@ -66,6 +66,7 @@ class Decision:
     action: Int[Array, "*batch agent"]
     log_prob: Float[Array, "*batch agent"]
     policy: Float[Array, "*batch agent action"]  # probabilities, 0 where illegal
+    notes: PyTree = ()  # what it was based on (beliefs, orders), for its own learning and for pictures
 
 
 @pytree
@@ -160,6 +161,12 @@ class Algorithm(NamedTuple):
     act: Callable  # params, memory, timestep, state, key -> memory, Decision of its seats
     watch: Callable  # params, memory, transition -> memory (what happened, before any reset)
     learn: Stage
+    play: Callable | None = None  # acts when it counts, if otherwise than while learning
+
+
+def as_played(algorithm: Algorithm) -> Algorithm:
+    """The player as it is scored and as others meet it."""
+    return algorithm._replace(act=algorithm.play) if algorithm.play else algorithm
 
 
 @pytree

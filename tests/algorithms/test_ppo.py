@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from coplay.algorithms.actor_critic import actor_critic, draw_actions, from_columns, to_columns
 from coplay.algorithms.ppo import PPOConfig
-from coplay.algorithms.targets import advantages
+from coplay.algorithms.targets import advantages, usual_lesson
 from coplay.algorithms.views import joint_view, own_view, with_identity
 from coplay.envs import make_game
 from coplay.training import loop
@@ -36,13 +36,13 @@ ROWS = np.array([[[1.0], [2.0], [3.0]]])  # one game, three players, one feature
 
 
 def test_the_joint_view_shows_own_row_first_and_the_departed_as_zeros():
-    seen = joint_view(timestep(ROWS, [[True, False, True]]), (0, 1, 2))
+    seen = joint_view(timestep(ROWS, [[True, False, True]]), (), (0, 1, 2))
     assert_array_equal(seen[0], [[1, 0, 3], [0, 3, 1], [3, 1, 0]])
 
 
 def test_some_seats_see_only_their_rows():
-    assert_array_equal(own_view(timestep(ROWS, [[True] * 3]), (2,))[0], [[3.0]])
-    assert_array_equal(joint_view(timestep(ROWS, [[True] * 3]), (2,))[0], [[3, 1, 2]])
+    assert_array_equal(own_view(timestep(ROWS, [[True] * 3]), (), (2,))[0], [[3.0]])
+    assert_array_equal(joint_view(timestep(ROWS, [[True] * 3]), (), (2,))[0], [[3, 1, 2]])
 
 
 def test_identity_is_data_and_not_the_place_in_the_row():
@@ -83,9 +83,10 @@ def steps(reward, terminated, truncated=(False, False)):
 
 def advantage(config, transition):
     zeros = jnp.zeros((2, 1, 2))
-    counts = transition.before.active
-    model, _ = actor_critic(make_game("prisoners_dilemma"), (0, 1), config, own_view)
-    return advantages(model, config, transition, zeros, zeros, counts)[:, 0]
+    views = {"policy": own_view, "critic": own_view}
+    model, _ = actor_critic(make_game("prisoners_dilemma"), (0, 1), config, views)
+    reward = usual_lesson(config).reward(transition, (0, 1))
+    return advantages(model, config, transition, reward, zeros, zeros)[:, 0]
 
 
 # Player 0 takes a hare (1) and leaves; player 1 catches 4 a step later and the game is over.

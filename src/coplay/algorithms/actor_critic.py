@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from coplay.algorithms.losses import log_policy
 from coplay.algorithms.sharing import Sharing, sharing
-from coplay.algorithms.views import View, own_view, with_identity
+from coplay.algorithms.views import View, with_identity
 from coplay.nets import NETWORKS
 from coplay.types import Algorithm, Decision, Environment, Key, Memory, PyTree, Seated, Stage, TimeStep
 
@@ -27,7 +27,8 @@ class ActorCritic(NamedTuple):
 
     seats: tuple[int, ...]
     networks: dict[str, Any]  # "policy" and "critic", without their arrays
-    views: dict[str, Callable]  # by the same names: (timestep, seats, params) -> rows
+    views: dict[str, Callable]  # by the same names: (timestep, notes, seats, params) -> rows
+    notice: Callable  # params, memory, timestep -> notes: what a decision is based on beside the timestep
     sharing: Sharing
     has_memory: bool
     same_view: bool  # policy and critic read the same rows
@@ -41,22 +42,35 @@ class ActorCritic(NamedTuple):
 Settings = Any  # parameters, network, hidden and activation, as in PPOConfig
 
 
+def notice_nothing(params: Any, memory: Memory, timestep: TimeStep) -> tuple[()]:
+    return ()
+
+
 def actor_critic(
-    env: Environment, seats: tuple[int, ...], settings: Settings, critic_view: View
+    env: Environment,
+    seats: tuple[int, ...],
+    settings: Settings,
+    views: dict[str, View],
+    notice: Callable = notice_nothing,
+    notes: PyTree = (),
 ) -> tuple[ActorCritic, Callable[[Key], Seated]]:
-    """The two networks, and a function that initialises their weights for every seat."""
+    """The two networks, and a function that initialises their weights for every seat.
+
+    `views` say what the policy and the critic read; `notes` are shaped as `notice` would give them for one
+    game, or nothing.
+    """
     num_names = env.num_agents if settings.parameters == "shared_with_id" else 0
-    views = {"policy": own_view, "critic": critic_view}
-    sizes = {name: _view_size(view, env) + num_names for name, view in views.items()}
+    sizes = {name: _view_size(view, env, seats, notes) + num_names for name, view in views.items()}
     build = _builder(env, settings, sizes)
     fresh = build(jax.random.key(0))
     model = ActorCritic(
         seats=seats,
         networks={name: eqx.partition(network, eqx.is_array)[1] for name, network in fresh.items()},
         views={name: _told_who(view, num_names) for name, view in views.items()},
+        notice=notice,
         sharing=sharing(settings.parameters),
         has_memory="gru" in settings.network,
-        same_view=critic_view is own_view,
+        same_view=views["critic"] is views["policy"],
         width=settings.hidden[-1],
     )
 
@@ -77,16 +91,16 @@ def as_algorithm(model: ActorCritic, init: Callable, learn: Stage) -> Algorithm:
     )
 
 
-def _view_size(view: View, env: Environment) -> int:
+def _view_size(view: View, env: Environment, seats: tuple[int, ...], notes: PyTree) -> int:
     _, timestep = jax.eval_shape(env.reset, jax.random.key(0))
-    return jax.eval_shape(lambda t: view(t, (0,)), timestep).shape[-1]
+    return jax.eval_shape(lambda t, n: view(t, n, seats), timestep, notes).shape[-1]
 
 
 def _told_who(view: View, num_names: int):
-    """A function (timestep, seats, params) -> what networks read, with identities if names are told."""
+    """A function (timestep, notes, seats, params) -> what networks read, with identities if told."""
 
-    def look(timestep: TimeStep, seats: tuple[int, ...], params: Seated) -> Array:
-        seen = view(timestep, seats)
+    def look(timestep: TimeStep, notes: PyTree, seats: tuple[int, ...], params: Seated) -> Array:
+        seen = view(timestep, notes, seats)
         return with_identity(seen, params.own["seat"]["identity"], num_names) if num_names else seen
 
     return look
@@ -133,16 +147,19 @@ def act(
     model: ActorCritic, params: Seated, memory: Memory, timestep: TimeStep, key: Key
 ) -> tuple[Memory, Decision]:
     """Draw from the policy. With memory, the critic reads along, so that its sequences start right."""
-    policy_memory, logits = read_step(model, "policy", params, memory_of(model, memory, "policy"), timestep)
+    notes = model.notice(params, memory, timestep)
+    policy_memory, logits = read_step(
+        model, "policy", params, memory_of(model, memory, "policy"), timestep, notes
+    )
     if model.has_memory:
-        critic_memory, _ = read_step(model, "critic", params, memory["critic"], timestep)
+        critic_memory, _ = read_step(model, "critic", params, memory["critic"], timestep, notes)
         memory = {"policy": policy_memory, "critic": critic_memory}
     log_all = log_policy(logits, timestep.legal[:, model.index])
     policy = jnp.exp(log_all)
     action = draw_actions(key, params.own["seat"]["identity"], policy)
     taken = action[..., None] == jnp.arange(policy.shape[-1])[None, None, :]
     log_prob = jnp.sum(jnp.where(taken, log_all, 0.0), axis=-1)
-    return memory, Decision(action=action, log_prob=log_prob, policy=policy)
+    return memory, Decision(action=action, log_prob=log_prob, policy=policy, notes=notes)
 
 
 def draw_actions(
@@ -156,9 +173,11 @@ def draw_actions(
     return jnp.argmax(reached, axis=-1).astype(jnp.int32)
 
 
-def read_step(model: ActorCritic, name: str, params: Seated, memory: Memory, timestep: TimeStep):
+def read_step(
+    model: ActorCritic, name: str, params: Seated, memory: Memory, timestep: TimeStep, notes: PyTree
+):
     """Memory and outputs [env, seat, ...] of one network, one step, every seat with its group's weights."""
-    inputs = model.views[name](timestep, model.seats, params)
+    inputs = model.views[name](timestep, notes, model.seats, params)
     first = timestep.first[:, None]
 
     def one_group(weights, memory, inputs):

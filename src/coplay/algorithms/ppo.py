@@ -16,7 +16,7 @@ from coplay.algorithms import value_scale
 from coplay.algorithms.actor_critic import ActorCritic, actor_critic, as_algorithm, memory_of, sequences
 from coplay.algorithms.losses import clipped_policy_loss, clipped_value_loss
 from coplay.algorithms.rewards import learning_reward
-from coplay.algorithms.targets import Batch, make_batch
+from coplay.algorithms.targets import Batch, Lesson, make_batch, usual_lesson
 from coplay.algorithms.views import View, joint_view, own_view
 from coplay.training.devices import total
 from coplay.training.stages import Fit, fit, in_order
@@ -82,16 +82,19 @@ def ppo(
     critic_view: View = own_view,
 ) -> Algorithm:
     learning_reward(config.learning_reward, config.team_share)  # a bad name is refused before anything runs
-    model, init = actor_critic(env, seats, config, critic_view)
-    return as_algorithm(model, init, in_order({"policy": _learn(env, model, config, plan)}))
+    model, init = actor_critic(env, seats, config, {"policy": own_view, "critic": critic_view})
+    return as_algorithm(model, init, in_order({"policy": ppo_stage(env, model, config, plan)}))
 
 
 def mappo(env: Environment, seats: tuple[int, ...], config: PPOConfig, plan: Plan) -> Algorithm:
     return ppo(env, seats, config, plan, critic_view=joint_view)
 
 
-def _learn(env: Environment, model: ActorCritic, config: PPOConfig, plan: Plan) -> Stage:
+def ppo_stage(
+    env: Environment, model: ActorCritic, config: PPOConfig, plan: Plan, lesson: Lesson | None = None
+) -> Stage:
     """Targets from the round, then a few epochs of descent, every group of seats by itself."""
+    lesson = lesson or usual_lesson(config)
     each, weights_of = model.sharing.map, model.sharing.weights
     optimiser = _optimiser(config, plan)
     descend = fit(
@@ -109,7 +112,7 @@ def _learn(env: Environment, model: ActorCritic, config: PPOConfig, plan: Plan) 
     def update(params, learner, trajectory: Trajectory, key: Key):
         state = weights_of(learner)
         batch, scale, figures = make_batch(
-            env, model, config, plan.sequence_length, params, state["scale"], trajectory
+            env, model, config, lesson, plan.sequence_length, params, state["scale"], trajectory
         )
         keys = model.sharing.keys(key, params.own["seat"]["identity"])
         weights, optimiser_state, sums = each(lambda w, o, b, k: descend(w, o, b, _counted, k))(

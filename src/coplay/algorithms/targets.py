@@ -1,9 +1,11 @@
 """From a round of play to what PPO's loss reads: values, advantages, targets, laid out as columns."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from coplay.algorithms import value_scale
@@ -55,22 +57,48 @@ class Round(NamedTuple):
         return jax.tree.map(lambda x: from_columns(x, shape), self.model.sharing.seats(tree, 2))
 
 
+class Lesson(NamedTuple):
+    """Which rows of a round teach, and by which reward. Functions of (steps, seats) -> [time, env, seat]."""
+
+    rows: Callable
+    reward: Callable
+
+
+def in_the_game(steps: Transition, seats: tuple[int, ...]) -> Bool[Array, "time env seat"]:
+    return steps.before.active[..., np.array(seats)]
+
+
+def usual_lesson(settings: Settings) -> Lesson:
+    """Every row of a player that is still in the game, by the learning reward of the settings."""
+    reward = learning_reward(settings.learning_reward, settings.team_share)
+    return Lesson(in_the_game, lambda steps, seats: reward(steps)[..., np.array(seats)])
+
+
 def make_batch(
-    env: Environment, model: ActorCritic, settings: Settings, length: int, params: Seated, scale, trajectory
+    env: Environment,
+    model: ActorCritic,
+    settings: Settings,
+    lesson: Lesson,
+    length: int,
+    params: Seated,
+    scale: ValueScale,
+    trajectory: Trajectory,
 ) -> tuple[Batch, ValueScale, Metrics]:
     """Everything the loss reads, the scale of values, and how well the critic had foreseen the returns."""
     played = Round(model, trajectory, length if model.has_memory else trajectory.steps.before.first.shape[0])
     steps, each = trajectory.steps, model.sharing.map
     memory = _column_memory(model, trajectory)
-    seen = played.columns(model.views["critic"](steps.before, model.seats, params))
+    notes = steps.decision.notes
+    seen = played.columns(model.views["critic"](steps.before, notes, model.seats, params))
     normal, value, next_value = _values(env, played, settings, params, scale, memory, seen)
-    counts = steps.before.active[..., model.index]
-    advantage = advantages(model, settings, steps, value, next_value, counts)
+    counts = lesson.rows(steps, model.seats)
+    reward = lesson.reward(steps, model.seats)
+    advantage = advantages(model, settings, steps, reward, value, next_value)
     returns, counted = played.columns(advantage + value), played.columns(counts)
     if settings.value_normalisation:
         scale = each(value_scale.updated)(scale, returns, counted)
     batch = Batch(
-        policy_input=played.columns(model.views["policy"](steps.before, model.seats, params)),
+        policy_input=played.columns(model.views["policy"](steps.before, notes, model.seats, params)),
         critic_input=() if model.same_view else seen,
         policy=PolicyRows(
             legal=played.columns(steps.before.legal[..., model.index, :]),
@@ -110,7 +138,8 @@ def _values(env, played: Round, settings: Settings, params: Seated, scale, memor
     value = played.back(real(scale, normal[..., 0]))
     after = jnp.concatenate([value[1:], _last_values(model, params, scale, played.trajectory)[None]])
     if env.can_truncate:
-        shown = played.columns(model.views["critic"](steps.after, model.seats, params))
+        # What was noted before a cut stands in for what would be noted after it.
+        shown = played.columns(model.views["critic"](steps.after, steps.decision.notes, model.seats, params))
         at_cut = each(lambda w, m, x: peek(model, w, m, x)[..., 0])(weights, remembered, shown)
         after = jnp.where(steps.after.truncated[..., None], played.back(real(scale, at_cut)), after)
     return normal[..., 0], value, after
@@ -121,7 +150,8 @@ def _last_values(
 ) -> Float[Array, "env seat"]:
     """Values of where play goes on; unused where the last step ended a game."""
     memory = memory_of(model, trajectory.next_memory, "critic")
-    normal = read_step(model, "critic", params, memory, trajectory.next)[1][..., 0]
+    notes = model.notice(params, trajectory.next_memory, trajectory.next)
+    normal = read_step(model, "critic", params, memory, trajectory.next, notes)[1][..., 0]
     grouped = model.sharing.groups(normal[:, None], 2)
     return model.sharing.seats(model.sharing.map(value_scale.denormalised)(scale, grouped), 2)[:, 0]
 
@@ -130,19 +160,18 @@ def advantages(
     model: ActorCritic,
     settings: Settings,
     steps: Transition,
+    reward: Float[Array, "time env seat"],
     value: Float[Array, "time env seat"],
     next_value: Float[Array, "time env seat"],
-    counts: Bool[Array, "time env seat"],
 ) -> Float[Array, "time env seat"]:
     """What each decision was worth beyond what the critic expected, in the reward that is taught."""
-    reward = learning_reward(settings.learning_reward, settings.team_share)(steps)[..., model.index]
     ends = steps.after.terminated[..., model.index]
     if outlives_players(settings.learning_reward):
         # Who has left still earns its share of what the team goes on to earn, so its return runs on to
         # the end of the game. Its own critic is never trained there: the company's mean value stands in.
         ends = jnp.broadcast_to(jnp.all(steps.after.terminated, axis=-1, keepdims=True), ends.shape)
         next_value = _or_company(next_value, steps.after.active[..., model.index])
-        value = _or_company(value, counts)
+        value = _or_company(value, steps.before.active[..., model.index])
     cut = jnp.broadcast_to(steps.after.truncated[..., None], ends.shape)
     estimate = RETURNS[settings.returns]
     return estimate(reward, value, next_value, ends, cut, settings.discount, settings.trace)

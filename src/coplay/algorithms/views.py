@@ -1,4 +1,4 @@
-"""What a network reads of a TimeStep, for each of its seats.
+"""What a network reads of a TimeStep, and of what its player noted, for each of its seats.
 
 `own_view` is a player's own row. `joint_view` lays everybody's rows side by side, its own first and the
 others in cyclic order, with zeros for those who have left (death masking): the critic's view in MAPPO.
@@ -10,18 +10,22 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from coplay.types import TimeStep
+from coplay.types import PyTree, TimeStep
 
-View = Callable[[TimeStep, tuple[int, ...]], Array]
+View = Callable[[TimeStep, PyTree, tuple[int, ...]], Array]
 
 
-def own_view(timestep: TimeStep, seats: tuple[int, ...]) -> Float[Array, "*batch seat feature"]:
+def own_view(
+    timestep: TimeStep, notes: PyTree, seats: tuple[int, ...]
+) -> Float[Array, "*batch seat feature"]:
     if len(seats) == timestep.observation.shape[-2]:
         return timestep.observation
     return timestep.observation[..., np.array(seats), :]
 
 
-def joint_view(timestep: TimeStep, seats: tuple[int, ...]) -> Float[Array, "*batch seat joint"]:
+def joint_view(
+    timestep: TimeStep, notes: PyTree, seats: tuple[int, ...]
+) -> Float[Array, "*batch seat joint"]:
     num_agents = timestep.observation.shape[-2]
     shown = jnp.where(timestep.active[..., None], timestep.observation, 0.0)
     order = (np.array(seats)[:, None] + np.arange(num_agents)[None, :]) % num_agents

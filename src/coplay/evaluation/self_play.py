@@ -5,7 +5,18 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from coplay.training.rollout import is_over, start_playing
-from coplay.types import Algorithm, Environment, Key, Params, Picture, TimeStep, Transition, pytree, stream
+from coplay.types import (
+    Algorithm,
+    Environment,
+    Key,
+    Params,
+    Picture,
+    TimeStep,
+    Transition,
+    as_played,
+    pytree,
+    stream,
+)
 
 
 @pytree
@@ -71,7 +82,7 @@ def _start(env: Environment, algorithm: Algorithm, key: Key, games: int):
 
 def _step(env: Environment, algorithm: Algorithm, params: Params, carry, key: Key):
     timestep: TimeStep = carry["timestep"]
-    memory, decision = algorithm.act(
+    memory, decision = as_played(algorithm).act(
         params, carry["memory"], timestep, carry["env_state"], stream(key, "act")
     )
     keys = jax.random.split(stream(key, "step"), timestep.first.shape[0])

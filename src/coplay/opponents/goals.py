@@ -17,6 +17,7 @@ def shown_goals(env: Environment, steps: Transition) -> Int[Array, "*batch agent
     """The goal each player gave away in each step, or UNKNOWN; players who had left give nothing away."""
     before, after = steps.before, steps.after
     shown = env.goals.shown
+    assert shown is not None, f"{env.name} as set up does not show goals; algorithms refuse it when built"
     for _ in range(before.active.ndim):
         shown = jax.vmap(shown)
     told = shown(before.observation, steps.decision.action, after.reward, after.observation)

@@ -141,9 +141,7 @@ class Frame(NamedTuple):
         tree = self.grown(tree, number, outlook, reward, state)
         # An ended game has no node to go on from: the action stays without a child and is taken anew.
         child = jnp.where(is_over, NO_CHILD, number)
-        tree = dataclasses.replace(
-            tree, child=trees.put(tree.child, row * tree.num_actions + action, child)
-        )
+        tree = dataclasses.replace(tree, child=trees.put(tree.child, row * tree.num_actions + action, child))
         value = jnp.where(is_over, 0.0, outlook.value)
         path = self.with_returns(tree, path, reward + self.config.discount * value)
         return self.with_root_marked(self.counted(tree, path), number), path
@@ -191,9 +189,7 @@ class Frame(NamedTuple):
         def one_step(carry):
             path, row, is_walking, depth = carry
             _, child = trees.read_mark(tree, row)
-            path = dataclasses.replace(
-                path, row=path.row.at[depth].set(row), length=path.length + is_walking
-            )
+            path = dataclasses.replace(path, row=path.row.at[depth].set(row), length=path.length + is_walking)
             is_walking = is_walking & (child != NO_CHILD)
             row = jnp.where(is_walking, child * self.batch + self.searches, row)
             return path, row, is_walking, depth + 1

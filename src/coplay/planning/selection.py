@@ -66,7 +66,7 @@ def halving_schedule(num_simulations: int, num_considered: int) -> np.ndarray:
 def gumbel_scores(
     nodes: Nodes, gumbel: Float[Array, "action search"], tried: Int[Array, ""]
 ) -> Float[Array, "action search"]:
-    """Scores of the actions that have been tried exactly `tried` times, with Gumbel noise and prior in them."""
+    """Scores, with noise and prior in them, of the actions that have been tried exactly `tried` times."""
     scores = gumbel + log_prior(nodes) + scaled_q(nodes)
     return jnp.where(nodes.legal, jnp.where(nodes.visits == tried, scores, NEVER / 2), NEVER)
 

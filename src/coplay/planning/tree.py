@@ -62,7 +62,9 @@ def empty(num_nodes: int, batch: int, num_actions: int, packing: Packing) -> Tre
     )
 
 
-def add(tree: Tree, number: Int[Array, ""], nodes: Nodes, reward, action, state: Int[Array, "search word"]) -> Tree:
+def add(
+    tree: Tree, number: Int[Array, ""], nodes: Nodes, reward, action, state: Int[Array, "search word"]
+) -> Tree:
     """A new node of that number in every search; its row of children is empty as it was made."""
 
     def put(table: Array, new: Array) -> Array:

@@ -1,9 +1,11 @@
 """Players that no longer learn, and players that always take their likeliest action."""
 
+import dataclasses
+
 import jax.numpy as jnp
 
 from coplay.training.stages import no_learning
-from coplay.types import Algorithm, Decision, Params, Seated
+from coplay.types import Algorithm, Params, Seated, as_played
 
 
 def frozen(algorithm: Algorithm, params: Params) -> Algorithm:
@@ -11,22 +13,22 @@ def frozen(algorithm: Algorithm, params: Params) -> Algorithm:
     return Algorithm(
         init=lambda key: Seated(own={}, common=params),
         remember=algorithm.remember,
-        act=lambda held, *rest: algorithm.act(held.common, *rest),
+        act=lambda held, *rest: as_played(algorithm).act(held.common, *rest),
         watch=lambda held, *rest: algorithm.watch(held.common, *rest),
         learn=no_learning,
     )
 
 
 def greedy(algorithm: Algorithm) -> Algorithm:
-    """The same player, always taking the greatest of its policy."""
+    """The player at its best, always taking the greatest of its policy."""
+    best = as_played(algorithm)
 
     def act(params, memory, timestep, state, key):
-        memory, decision = algorithm.act(params, memory, timestep, state, key)
+        memory, decision = best.act(params, memory, timestep, state, key)
         action = jnp.argmax(decision.policy, axis=-1).astype(jnp.int32)
         taken = action[..., None] == jnp.arange(decision.policy.shape[-1])[None, None, :]
         chance = jnp.sum(jnp.where(taken, decision.policy, 0.0), axis=-1)
-        return memory, Decision(
-            action=action, log_prob=jnp.log(jnp.maximum(chance, 1e-30)), policy=decision.policy
-        )
+        log_prob = jnp.log(jnp.maximum(chance, 1e-30))
+        return memory, dataclasses.replace(decision, action=action, log_prob=log_prob)
 
-    return algorithm._replace(act=act)
+    return algorithm._replace(act=act, play=None)

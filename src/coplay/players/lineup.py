@@ -23,6 +23,7 @@ from coplay.types import (
     Stage,
     TimeStep,
     Trajectory,
+    as_played,
     stream,
 )
 
@@ -46,6 +47,7 @@ def seated(members: list[Member], lineup: tuple[str, ...]) -> Algorithm:
         },
         remember=lambda num_envs: {part.name: part.algorithm.remember(num_envs) for part in playing},
         act=lambda *arguments: _act(playing, *arguments),
+        play=lambda *arguments: _act([_at_its_best(part) for part in playing], *arguments),
         watch=lambda params, memory, transition: {
             part.name: part.algorithm.watch(part.rows(params[part.name]), memory[part.name], transition)
             for part in playing
@@ -103,11 +105,29 @@ def _act(playing: list[Playing], params, memory, timestep: TimeStep, state, key:
 
 
 def _join(playing: list[Playing], decisions: list[Decision]) -> Decision:
-    """Everybody's rows, in seat order."""
+    """Everybody's rows, in seat order; notes stay with those who made them, by name."""
+    notes = {part.name: decision.notes for part, decision in zip(playing, decisions, strict=True)}
     if len(decisions) == 1:
-        return decisions[0]
+        return dataclasses.replace(decisions[0], notes=notes)
     places = np.argsort([seat for part in playing for seat in part.seats])
-    return jax.tree.map(lambda *rows: jnp.concatenate(rows, axis=1)[:, places], *decisions)
+    bare = [dataclasses.replace(decision, notes=()) for decision in decisions]
+    joined = jax.tree.map(lambda *rows: jnp.concatenate(rows, axis=1)[:, places], *bare)
+    return dataclasses.replace(joined, notes=notes)
+
+
+def _at_its_best(part: Playing) -> Playing:
+    return part._replace(algorithm=as_played(part.algorithm))
+
+
+def _own_part(trajectory: Trajectory, name: str) -> Trajectory:
+    """The round as one member knows it: with its own memory and notes."""
+    decision = trajectory.steps.decision
+    steps = dataclasses.replace(
+        trajectory.steps, decision=dataclasses.replace(decision, notes=decision.notes[name])
+    )
+    return dataclasses.replace(
+        trajectory, steps=steps, memory=trajectory.memory[name], next_memory=trajectory.next_memory[name]
+    )
 
 
 def _learn(members: list[Member], playing: list[Playing], num_agents: int) -> Stage:
@@ -119,11 +139,11 @@ def _learn(members: list[Member], playing: list[Playing], num_agents: int) -> St
         figures: Metrics = {}
         for part in playing:
             name = part.name
-            own = dataclasses.replace(
-                trajectory, memory=trajectory.memory[name], next_memory=trajectory.next_memory[name]
-            )
             rows, state, more = part.algorithm.learn.update(
-                part.rows(params[name]), part.rows(learner[name]), own, stream(key, name)
+                part.rows(params[name]),
+                part.rows(learner[name]),
+                _own_part(trajectory, name),
+                stream(key, name),
             )
             params[name] = part.put_back(params[name], rows)
             learner[name] = part.put_back(learner[name], state)
