@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from coplay.algorithms import ALGORITHMS
+from coplay.algorithms.hop import HOPConfig
 from coplay.algorithms.ppo import MAPPOConfig, Plan, PPOConfig
 from coplay.envs import make_game, option_names
 from coplay.envs.seats import shuffled
@@ -108,6 +109,7 @@ class Experiment:
     saving: SavingConfig = SavingConfig()
     ppo: PPOConfig = PPOConfig()
     mappo: MAPPOConfig = MAPPOConfig()
+    hop: HOPConfig = HOPConfig()
 
     def __post_init__(self):
         if self.seeds < 1:
@@ -331,7 +333,7 @@ def _player_builder(experiment: Experiment, env: Environment, name: str):
     """A function from seats to the Algorithm that plays them."""
     if name in ALGORITHMS:
         rollout = experiment.rollout
-        plan = Plan(rollout.num_updates, rollout.sequence_length)
+        plan = Plan(rollout.num_updates, rollout.sequence_length, rollout.num_envs, rollout.num_steps)
         config = getattr(experiment, name)
         return functools.cache(lambda seats: ALGORITHMS[name](env, seats, config, plan))
     if is_run(name):

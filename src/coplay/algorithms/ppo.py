@@ -72,6 +72,8 @@ class Plan(NamedTuple):
 
     num_updates: int
     sequence_length: int
+    num_envs: int
+    num_steps: int
 
 
 def ppo(

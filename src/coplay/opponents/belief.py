@@ -18,11 +18,11 @@ NEVER = -1e9  # log of a probability that is 0
 
 
 def floored(
-    policy: Float[Array, "goal action"], legal: Bool[Array, " action"], floor: float = FLOOR
+    policy: Float[Array, "goal action"], legal: Bool[Array, " action"]
 ) -> Float[Array, "goal action"]:
-    """(1 - floor) * policy + floor / number of legal actions."""
+    """(1 - FLOOR) * policy + FLOOR / number of legal actions."""
     chance = jnp.where(legal, 1.0 / jnp.maximum(jnp.sum(legal), 1), 0.0)
-    return (1.0 - floor) * policy + floor * chance[None, :]
+    return (1.0 - FLOOR) * policy + FLOOR * chance[None, :]
 
 
 def after_action(

@@ -22,6 +22,8 @@ from coplay.planning.selection import (
     estimated_q,
     gumbel_scores,
     halving_schedule,
+    most_visited,
+    noisy_scores,
     puct_scores,
 )
 from coplay.planning.tree import NO_CHILD, Nodes, Path, Tree
@@ -70,6 +72,7 @@ class Searched:
     value: Float[Array, " search"]
     prior: Float[Array, "search action"]
     depth: Float[Array, " search"]  # mean length of the walks
+    choice: Int[Array, " search"]  # the action visited most
 
 
 @pytree
@@ -106,6 +109,7 @@ def search(model: Model, config: SearchConfig, state: PyTree, key: Key) -> Searc
         value=root.value,
         prior=jnp.maximum(root.prior, 0.0).T,
         depth=depth / config.simulations,
+        choice=most_visited(root, frame.preference(root)),
     )
 
 
@@ -167,6 +171,10 @@ class Frame(NamedTuple):
         root = trees.nodes_at(tree, self.searches)
         action = best_action(gumbel_scores(root, self.chance.gumbel, schedule[made]), self.chance.tie)
         return self.marked(tree, self.searches, action)
+
+    def preference(self, root: Nodes) -> Float[Array, "action search"]:
+        """What tells equally visited actions apart."""
+        return noisy_scores(root, self.chance.gumbel) if self.config.root == "gumbel" else self.chance.tie
 
     def marked(self, tree: Tree, row: Int[Array, " node"], action: Int[Array, " node"]) -> Tree:
         mark = trees.marked(tree, action, trees.children_at(tree, row, action))

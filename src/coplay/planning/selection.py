@@ -66,9 +66,22 @@ def halving_schedule(num_simulations: int, num_considered: int) -> np.ndarray:
 def gumbel_scores(
     nodes: Nodes, gumbel: Float[Array, "action search"], tried: Int[Array, ""]
 ) -> Float[Array, "action search"]:
-    """Scores, with noise and prior in them, of the actions that have been tried exactly `tried` times."""
-    scores = gumbel + log_prior(nodes) + scaled_q(nodes)
-    return jnp.where(nodes.legal, jnp.where(nodes.visits == tried, scores, NEVER / 2), NEVER)
+    """Scores of the actions that have been tried exactly `tried` times, with noise and prior in them.
+
+    Fewer may be legal than the schedule counts on; then the one tried least comes next.
+    """
+    scores = noisy_scores(nodes, gumbel)
+    return jnp.where(nodes.legal, jnp.where(nodes.visits == tried, scores, -1e6 - nodes.visits), NEVER)
+
+
+def noisy_scores(nodes: Nodes, gumbel: Float[Array, "action search"]) -> Float[Array, "action search"]:
+    return gumbel + log_prior(nodes) + scaled_q(nodes)
+
+
+def most_visited(nodes: Nodes, preference: Float[Array, "action search"]) -> Int[Array, " search"]:
+    """The action visited most; among equals the one preferred."""
+    is_most = nodes.visits == jnp.max(nodes.visits, axis=0, keepdims=True)
+    return jnp.argmax(jnp.where(is_most & nodes.legal, preference, NEVER), axis=0).astype(jnp.int32)
 
 
 def log_prior(nodes: Nodes) -> Float[Array, "action search"]:

@@ -308,7 +308,8 @@ def _layout(state: TrainState) -> TrainState:
     """Environments are split over devices, behind the seed axis; all else is the same everywhere."""
 
     def place(path, leaf) -> PartitionSpec:
-        return PartitionSpec(None, AXIS) if path[0].name == "actor" else PartitionSpec()
+        names = {getattr(key, "name", None) for key in path}
+        return PartitionSpec(None, AXIS) if names & {"actor", "per_env"} else PartitionSpec()
 
     return jax.tree_util.tree_map_with_path(place, state)
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import optax
 
 from coplay.training.devices import total
-from coplay.types import Key, Metrics, Params, PyTree, Stage, Trajectory, stream
+from coplay.types import Key, Metrics, Params, PyTree, Stage, Trajectory, pytree, stream
 
 
 def in_order(stages: dict[str, Stage]) -> Stage:
@@ -115,3 +115,30 @@ def _summed_gradient(loss, count, weights, chunks, first, number):
     gradient, figures, counted = total(sums)
     counted = jnp.maximum(counted, 1.0)
     return jax.tree.map(lambda x: x / counted, (gradient, figures))
+
+
+def on(name: str, stage: Stage) -> Stage:
+    """A stage that trains one part of the weights, by its name."""
+
+    def update(params: dict[str, Params], learner: PyTree, trajectory: Trajectory, key: Key):
+        part, learner, metrics = stage.update(params[name], learner, trajectory, key)
+        return params | {name: part}, learner, metrics
+
+    return Stage(lambda params: stage.init(params[name]), update)
+
+
+def renamed_metrics(stage: Stage, rename: Callable[[str], str]) -> Stage:
+    """The same stage, whose metrics go by other names."""
+
+    def update(params: Params, learner: PyTree, trajectory: Trajectory, key: Key):
+        params, learner, metrics = stage.update(params, learner, trajectory, key)
+        return params, learner, {rename(name): value for name, value in metrics.items()}
+
+    return Stage(stage.init, update)
+
+
+@pytree
+class PerEnv:
+    """Learner state that belongs to single environments, [env, ...]: it is split over devices with them."""
+
+    per_env: PyTree

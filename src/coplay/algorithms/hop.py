@@ -1,0 +1,252 @@
+"""HOP: know what the others want, and plan with it.
+
+Every player keeps a belief about the goal of every other (`opponents`), read from models of what each would
+do for each goal. Its policy and critic read those beliefs beside its own row. So that there is something to
+infer, some seats follow orders in a share of the games: they pursue a drawn goal with a policy of their own,
+which is rewarded for that goal alone. Nothing here has met a scripted player.
+
+Learning, in order: `opponents` (the models, on goals labelled in hindsight), `pursuit` (carrying out
+orders), `policy` (PPO on the rows that were free). When it is scored, a player searches (`planning`).
+"""
+
+import dataclasses
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from coplay.algorithms import actor_critic
+from coplay.algorithms.actor_critic import ActorCritic
+from coplay.algorithms.opponent_stage import opponent_stage
+from coplay.algorithms.ppo import Plan, PPOConfig, ppo_stage
+from coplay.algorithms.targets import Lesson, in_the_game, usual_lesson
+from coplay.errors import BadInput
+from coplay.opponents.belief import BETWEEN, Between
+from coplay.opponents.goal_policy import Models, models_of, wishes
+from coplay.opponents.goals import shown_goals
+from coplay.opponents.minds import Mind, beliefs, chosen, open_mind, watched
+from coplay.training.stages import in_order, on, renamed_metrics
+from coplay.types import (
+    Algorithm,
+    Environment,
+    Key,
+    PyTree,
+    Seated,
+    TimeStep,
+    Transition,
+    pytree,
+    stream,
+)
+
+FREE = -1  # no order
+
+
+@dataclasses.dataclass(frozen=True)
+class HOPConfig(PPOConfig):
+    model_hidden: tuple[int, ...] = (64, 64)  # widths of the co-players' models
+    model_learning_rate: float = 1e-3
+    model_epochs: int = 2  # passes over each labelled round
+    between: Literal["counters", "average", "sticky", "none"] = "counters"  # memory between episodes
+    ordered_games: float = 0.5  # share of games in which some seats follow orders
+    ordered_seats: float = 0.5  # chance of an order for each seat of such a game
+    new_company: float = 0.1  # chance that an episode begins with new orders and open minds
+    pursuit_entropy: float = 0.02  # of carrying out orders: ways that serve equally well are all taken
+    pursuit_discount: float = 0.95
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name in ("ordered_games", "ordered_seats", "new_company", "pursuit_discount"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name}={getattr(self, name)} must lie between 0 and 1")
+
+
+@pytree
+class HOPMemory:
+    mind: Mind
+    order: Int[Array, "env seat"]  # the goal each is told to pursue, or FREE
+    met: Bool[Array, " env"]  # false before the first game
+
+
+class Parts(NamedTuple):
+    """What acting, watching and learning share."""
+
+    env: Environment
+    seats: tuple[int, ...]
+    config: HOPConfig
+    models: Models
+    between: Between
+    policy: ActorCritic
+    pursuit: ActorCritic
+
+
+def hop(env: Environment, seats: tuple[int, ...], config: HOPConfig, plan: Plan) -> Algorithm:
+    if env.goals.look is None:
+        raise BadInput(f"hop needs a game that shows goals; set observation='entities' for {env.name}")
+    parts, inits = _parts(env, seats, config)
+    return Algorithm(
+        init=lambda key: {name: init(stream(key, name)) for name, init in inits.items()},
+        remember=lambda num_envs: _remember(parts, num_envs),
+        act=lambda params, memory, timestep, state, key: _act(parts, params, memory, timestep, key),
+        watch=lambda params, memory, transition: _watch(parts, params, memory, transition),
+        learn=_learn(parts, plan),
+        play=lambda params, memory, timestep, state, key: _play(parts, params, memory, timestep, key),
+    )
+
+
+def _parts(env: Environment, seats: tuple[int, ...], config: HOPConfig):
+    models, init_models = models_of(env, seats, config.model_hidden)
+    num_goals, others = len(env.goals.names), env.num_agents - 1
+    notes = {
+        "belief": jax.ShapeDtypeStruct((len(seats), others, num_goals), jnp.float32),
+        "order": jax.ShapeDtypeStruct((len(seats),), jnp.int32),
+    }
+
+    def networks(view):
+        return actor_critic.actor_critic(
+            env, seats, config, {"policy": view, "critic": view}, notice=lambda *_: {}, notes=notes
+        )
+
+    belief_view, order_view = _belief_view(models), _order_view(env)
+    policy, init_policy = networks(belief_view)
+    pursuit, init_pursuit = networks(order_view)
+    parts = Parts(env, seats, config, models, BETWEEN[config.between](num_goals), policy, pursuit)
+
+    def notice(params, memory: HOPMemory, timestep: TimeStep):
+        return _notes(parts, memory, timestep)
+
+    parts = parts._replace(policy=policy._replace(notice=notice), pursuit=pursuit._replace(notice=notice))
+
+    def init_opponents(key: Key) -> Seated:
+        return policy.sharing.pack(policy.sharing.init(init_models, key, len(seats)), {})
+
+    return parts, {"opponents": init_opponents, "policy": init_policy, "pursuit": init_pursuit}
+
+
+# --- what networks read --------------------------------------------------------------------------
+
+
+def _belief_view(models: Models):
+    """Own row, what may be done, and what the others are believed to want; nothing of those who have left."""
+
+    def view(timestep: TimeStep, notes: PyTree, seats: tuple[int, ...]) -> Float[Array, "*batch seat row"]:
+        belief = jnp.where(timestep.active[..., models.others, None], notes["belief"], 0.0)
+        flat = belief.reshape(*belief.shape[:-2], -1)
+        return jnp.concatenate([*_own(timestep, seats), flat], axis=-1)
+
+    return view
+
+
+def _order_view(env: Environment):
+    """Own row, what may be done, and the goal that was ordered as it looks from here."""
+
+    def view(timestep: TimeStep, notes: PyTree, seats: tuple[int, ...]) -> Float[Array, "*batch seat row"]:
+        wished = wishes(env.goals, timestep).description[..., jnp.array(seats), :, :]
+        order = notes["order"][..., None, None] == jnp.arange(wished.shape[-2])[:, None]
+        return jnp.concatenate([*_own(timestep, seats), jnp.sum(jnp.where(order, wished, 0.0), -2)], axis=-1)
+
+    return view
+
+
+def _own(timestep: TimeStep, seats: tuple[int, ...]) -> tuple[Array, Array]:
+    index = jnp.array(seats)
+    return timestep.observation[..., index, :], timestep.legal[..., index, :].astype(jnp.float32)
+
+
+# --- acting --------------------------------------------------------------------------------------
+
+
+def _remember(parts: Parts, num_envs: int) -> HOPMemory:
+    seats, others = parts.models.others.shape
+    return HOPMemory(
+        mind=open_mind(parts.between, num_envs, seats, others),
+        order=jnp.full((num_envs, seats), FREE, jnp.int32),
+        met=jnp.zeros(num_envs, bool),
+    )
+
+
+def _notes(parts: Parts, memory: HOPMemory, timestep: TimeStep) -> dict[str, Array]:
+    believed = beliefs(parts.models, memory.mind, wishes(parts.env.goals, timestep))
+    return {"belief": believed, "order": memory.order}
+
+
+def _act(parts: Parts, params: PyTree, memory: HOPMemory, timestep: TimeStep, key: Key):
+    """While learning: some seats follow orders, the others their own policy."""
+    memory = _greeted(parts, params, memory, timestep.first, stream(key, "company"))
+    _, free = actor_critic.act(parts.policy, params["policy"], memory, timestep, stream(key, "free"))
+    _, told = actor_critic.act(parts.pursuit, params["pursuit"], memory, timestep, stream(key, "told"))
+    follows = memory.order != FREE
+    return memory, jax.tree.map(lambda a, b: _where(follows, a, b), told, free)
+
+
+def _where(mask: Bool[Array, "env seat"], yes: Array, no: Array) -> Array:
+    return jnp.where(mask.reshape(*mask.shape, *(1,) * (yes.ndim - 2)), yes, no)
+
+
+def _play(parts: Parts, params: PyTree, memory: HOPMemory, timestep: TimeStep, key: Key):
+    """When it counts: nobody follows orders."""
+    memory = dataclasses.replace(memory, order=jnp.full_like(memory.order, FREE))
+    _, decision = actor_critic.act(parts.policy, params["policy"], memory, timestep, stream(key, "free"))
+    return memory, decision
+
+
+def _greeted(parts: Parts, params: PyTree, memory: HOPMemory, first: Bool[Array, " env"], key: Key):
+    """New company in the games where an episode begins and chance says so: new orders, open minds."""
+    config, num_envs = parts.config, first.shape[0]
+    identity = params["policy"].own["seat"]["identity"]
+    game_key, seat_key = stream(key, "game"), stream(key, "seat")
+    draws = jax.random.uniform(game_key, (num_envs, 2))
+    is_new = first & (~memory.met | (draws[:, 0] < config.new_company))
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(seat_key, identity)
+    units = jax.vmap(lambda k: jax.random.uniform(k, (num_envs, 2)), out_axes=1)(keys)
+    ordered = (draws[:, 1] < config.ordered_games)[:, None] & (units[..., 0] < config.ordered_seats)
+    goals = [k for k in range(len(parts.env.goals.names)) if k not in parts.env.goals.aimless]
+    goal = jnp.asarray(goals, jnp.int32)[jnp.floor(units[..., 1] * len(goals)).astype(jnp.int32)]
+    fresh = _remember(parts, num_envs)
+    return HOPMemory(
+        mind=chosen(is_new, fresh.mind, memory.mind),
+        order=jnp.where(is_new[:, None], jnp.where(ordered, goal, FREE), memory.order),
+        met=memory.met | first,
+    )
+
+
+def _watch(parts: Parts, params: PyTree, memory: HOPMemory, transition: Transition) -> HOPMemory:
+    weights = parts.policy.sharing.weights(params["opponents"])
+    shown = shown_goals(parts.env, transition)
+    mind = watched(parts.models, weights, parts.between, memory.mind, transition, shown)
+    return dataclasses.replace(memory, mind=mind)
+
+
+# --- learning ------------------------------------------------------------------------------------
+
+
+def _learn(parts: Parts, plan: Plan):
+    config = parts.config
+    usual = usual_lesson(config)
+
+    def is_free(steps: Transition, seats: tuple[int, ...]) -> Array:
+        return in_the_game(steps, seats) & (steps.decision.notes["order"] == FREE)
+
+    def is_ordered(steps: Transition, seats: tuple[int, ...]) -> Array:
+        return in_the_game(steps, seats) & (steps.decision.notes["order"] != FREE)
+
+    def carried_out(steps: Transition, seats: tuple[int, ...]) -> Array:
+        shown = shown_goals(parts.env, steps)[..., jnp.array(seats)]
+        return (shown == steps.decision.notes["order"]).astype(jnp.float32)
+
+    pursuing = dataclasses.replace(
+        config,
+        discount=config.pursuit_discount,
+        entropy_weight=config.pursuit_entropy,
+        learning_reward="own",
+    )
+    lessons = {"policy": Lesson(is_free, usual.reward), "pursuit": Lesson(is_ordered, carried_out)}
+    stages = {
+        "opponents": opponent_stage(parts.env, parts.models, parts.policy.sharing, config, plan),
+        "pursuit": renamed_metrics(
+            ppo_stage(parts.env, parts.pursuit, pursuing, plan, lessons["pursuit"]),
+            lambda name: f"pursuit/{name.replace('/', '_')}",
+        ),
+        "policy": ppo_stage(parts.env, parts.policy, config, plan, lessons["policy"]),
+    }
+    return in_order({name: on(name, stage) for name, stage in stages.items()})

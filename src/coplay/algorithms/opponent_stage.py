@@ -1,0 +1,166 @@
+"""How HOP's models of co-players learn: what did they do, now that it is known what they wanted?
+
+A round is learned from one round late, because games that a round cuts off are labelled when they end. Only
+steps of players still in the game that gave a goal away later in it are learned from.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int
+
+from coplay.algorithms.ppo import Plan
+from coplay.algorithms.sharing import Sharing
+from coplay.opponents.goal_policy import Models, cross_entropy, wishes
+from coplay.opponents.goals import UNKNOWN, hindsight_labels, shown_goals
+from coplay.training.devices import total
+from coplay.training.rollout import is_over
+from coplay.training.stages import Fit, PerEnv, fit
+from coplay.types import Environment, Key, Metrics, Params, Stage, Trajectory, pytree
+
+MOST_WEIGHT = 5.0  # of a rare goal's steps
+Settings = Any  # the model_* fields of HOPConfig, minibatches and chunk_rows
+
+
+@pytree
+class Played:
+    """A round as co-players' models learn from it, [env, time, agent, ...]."""
+
+    seen: Float[Array, "env time agent feature"]  # rows and what was legal
+    description: Float[Array, "env time agent goal feature"]
+    legal: Bool[Array, "env time agent action"]
+    action: Int[Array, "env time agent"]
+    active: Bool[Array, "env time agent"]
+    shown: Int[Array, "env time agent"]
+    is_over: Bool[Array, "env time"]
+
+
+@pytree
+class Rows:
+    """What one model learns from, [column, time, ...]."""
+
+    seen: Float[Array, "*rows feature"]
+    legal: Bool[Array, "*rows action"]
+    action: Int[Array, "*rows"]
+    weight: Float[Array, "*rows"]  # 0 where nothing is to be learned
+
+
+def opponent_stage(
+    env: Environment, models: Models, sharing: Sharing, settings: Settings, plan: Plan
+) -> Stage:
+    optimiser = optax.adam(settings.model_learning_rate, eps=1e-5)
+
+    def loss(weights, rows: Rows):
+        surprise = cross_entropy(models, weights["model"], rows.seen, rows.legal, rows.action)
+        is_counted = rows.weight > 0
+        figures = {"surprise": jnp.sum(jnp.where(is_counted, surprise, 0.0))}
+        return jnp.sum(jnp.where(is_counted, rows.weight * surprise, 0.0)), figures
+
+    descend = fit(loss, optimiser, Fit(settings.model_epochs, settings.minibatches, settings.chunk_rows))
+    each_pair = jax.vmap(jax.vmap(lambda w, o, rows, key: descend({"model": w}, o, rows, _counted, key)))
+
+    def init(params: Params):
+        state = jax.vmap(jax.vmap(lambda w: optimiser.init({"model": w})))(sharing.weights(params))
+        packed = sharing.pack({"optimiser": state}, {})
+        return type(packed)(own=packed.own, common=packed.common | {"last": PerEnv(_nothing(env, plan))})
+
+    def update(params: Params, learner, trajectory: Trajectory, key: Key):
+        now = _played(env, trajectory)
+        before: Played = learner.common["last"].per_env
+        rows = _rows(models, before, _labels(before, now))
+        keys = _keys(key, models)
+        weights, state, sums = each_pair(
+            sharing.weights(params), sharing.weights(learner)["optimiser"], rows, keys
+        )
+        packed = sharing.pack({"optimiser": state}, {})
+        learner = type(packed)(own=packed.own, common=packed.common | {"last": PerEnv(now)})
+        return sharing.pack(weights["model"], {}), learner, _figures(sums, rows)
+
+    return Stage(init, update)
+
+
+def _keys(key: Key, models: Models) -> Key:
+    """One for each pair, by who the co-player is from where the model's owner sits."""
+    seats, others = models.others.shape
+    return jnp.broadcast_to(jax.random.split(key, others)[None], (seats, others))
+
+
+def _counted(rows: Rows) -> Float[Array, ""]:
+    return jnp.sum(rows.weight > 0).astype(jnp.float32)
+
+
+# --- rounds --------------------------------------------------------------------------------------
+
+
+def _played(env: Environment, trajectory: Trajectory) -> Played:
+    steps = trajectory.steps
+    before = steps.before
+    arrays = (
+        jnp.concatenate([before.observation, before.legal.astype(jnp.float32)], axis=-1),
+        wishes(env.goals, before).description,
+        before.legal,
+        steps.decision.action,
+        before.active,
+        shown_goals(env, steps),
+        is_over(steps.after),
+    )
+    return Played(*[jnp.swapaxes(x, 0, 1) for x in arrays])
+
+
+def _nothing(env: Environment, plan: Plan) -> Played:
+    """Before the first round: nobody is there to learn from."""
+    shape = (plan.num_envs, plan.num_steps, env.num_agents)
+    return Played(
+        seen=jnp.zeros((*shape, env.observation_size + env.num_actions)),
+        description=jnp.zeros((*shape, len(env.goals.names), env.goals.features)),
+        legal=jnp.ones((*shape, env.num_actions), bool),
+        action=jnp.zeros(shape, jnp.int32),
+        active=jnp.zeros(shape, bool),
+        shown=jnp.full(shape, UNKNOWN, jnp.int32),
+        is_over=jnp.zeros(shape[:2], bool),
+    )
+
+
+def _labels(before: Played, now: Played) -> Int[Array, "env time agent"]:
+    """What players had been after in the round before, as far as this round tells."""
+
+    def by_time(x):
+        return jnp.swapaxes(x, 0, 1)
+
+    nobody = jnp.full_like(now.shown[:, 0], UNKNOWN)
+    _, first = hindsight_labels(by_time(now.shown), by_time(now.is_over), nobody)
+    labels, _ = hindsight_labels(by_time(before.shown), by_time(before.is_over), first)
+    return by_time(labels)
+
+
+def _rows(models: Models, played: Played, label: Int[Array, "env time agent"]) -> Rows:
+    """Everyone's rows with the goal they had, [seat, other, env, time, ...]."""
+    counts = played.active & (label != UNKNOWN)
+    is_label = label[..., None] == jnp.arange(played.description.shape[-2])
+    goal = jnp.sum(jnp.where(is_label[..., None], played.description, 0.0), axis=-2)
+    weight = jax.vmap(_balanced, in_axes=(2, 2), out_axes=2)(is_label, counts)
+    rows = Rows(jnp.concatenate([played.seen, goal], axis=-1), played.legal, played.action, weight)
+    return jax.tree.map(lambda x: jnp.moveaxis(x[:, :, models.others], (2, 3), (0, 1)), rows)
+
+
+def _balanced(
+    is_label: Bool[Array, "env time goal"], counts: Bool[Array, "env time"]
+) -> Float[Array, "env time"]:
+    """Weights by one over how often a goal was seen, with mean 1; rare goals count no more than so much."""
+    seen = total(jnp.sum(jnp.where(counts[..., None], is_label, False), axis=(0, 1), dtype=jnp.float32))
+    share = seen / jnp.maximum(jnp.sum(seen), 1.0)
+    raw = jnp.minimum(1.0 / jnp.maximum(share, 1e-6), MOST_WEIGHT)
+    raw = raw / jnp.maximum(jnp.sum(share * raw), 1e-6)
+    return jnp.where(counts, jnp.sum(jnp.where(is_label, raw, 0.0), axis=-1), 0.0)
+
+
+def _figures(sums: Metrics, rows: Rows) -> Metrics:
+    """By the place of the co-player after each owner: 1 is the next seat."""
+    samples = total(jnp.sum(rows.weight > 0, axis=(2, 3), dtype=jnp.float32))
+    figures: Metrics = {"count/samples/opponents": jnp.sum(samples, axis=1)}
+    for other in range(samples.shape[1]):
+        surprise = jnp.where(samples[:, other] > 0, sums["surprise"][:, other], jnp.nan)
+        figures[f"opponents/{other + 1}/surprise"] = surprise
+    return figures

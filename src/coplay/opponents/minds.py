@@ -1,0 +1,92 @@
+"""What players carry in mind about each other: beliefs of every seat about everyone who sits after it.
+
+Beliefs move when something was seen (`watched`), before any reset, so that the end of an episode counts;
+what is kept between episodes lies with the pair and starts afresh with new company.
+"""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from coplay.opponents.belief import Between, Episode, after_action, floored, over_possible
+from coplay.opponents.goal_policy import Models, Wishes, policies, wishes
+from coplay.opponents.goals import UNKNOWN
+from coplay.types import PyTree, TimeStep, Transition, pytree
+
+
+@pytree
+class Mind:
+    log_belief: Float[Array, "env seat other goal"]  # in this episode
+    kept: PyTree  # [env, seat, other, ...]: between episodes
+    label: Int[Array, "env seat other"]  # the last goal given away in this episode, or UNKNOWN
+    shown: Int[Array, "env seat other"]  # how many were
+
+
+def open_mind(between: Between, num_envs: int, num_seats: int, num_others: int) -> Mind:
+    """With new company."""
+    pairs = (num_envs, num_seats, num_others)
+    kept = jax.tree.map(lambda x: jnp.broadcast_to(x, (*pairs, *x.shape)), between.start())
+    prior = _per_pair(between.prior)(kept)
+    return Mind(jnp.log(prior), kept, jnp.full(pairs, UNKNOWN, jnp.int32), jnp.zeros(pairs, jnp.int32))
+
+
+def _per_pair(function):
+    return jax.vmap(jax.vmap(jax.vmap(function)))
+
+
+def beliefs(models: Models, mind: Mind, wished: Wishes) -> Float[Array, "env seat other goal"]:
+    """Probabilities over the goals that can still be had."""
+    possible = wished.possible[:, models.others]
+    return jnp.exp(_per_pair(over_possible)(mind.log_belief, possible))
+
+
+def watched(
+    models: Models,
+    weights: PyTree,
+    between: Between,
+    mind: Mind,
+    transition: Transition,
+    shown: Int[Array, "env agent"],
+) -> Mind:
+    """After a step: Bayes' rule for everyone still in the game; at an episode's end, what is kept of it."""
+    before = transition.before
+    wished = wishes(models.goals, before)
+    policy = policies(models, weights, before, wished)
+    action = transition.decision.action[:, models.others]
+    prior = _per_pair(over_possible)(mind.log_belief, wished.possible[:, models.others])
+    policy = _per_pair(floored)(policy, before.legal[:, models.others])
+    moved = _per_pair(after_action)(prior, policy, action)
+    is_in = before.active[:, models.others]
+    told = jnp.where(is_in, shown[:, models.others], UNKNOWN)
+    mind = dataclasses.replace(
+        mind,
+        log_belief=jnp.where(is_in[..., None], moved, mind.log_belief),
+        label=jnp.where(told != UNKNOWN, told, mind.label),
+        shown=mind.shown + (told != UNKNOWN),
+    )
+    return _turned_over(between, mind, _is_over(transition.after))
+
+
+def _is_over(after: TimeStep) -> Array:
+    return after.truncated | jnp.all(after.terminated, axis=-1)
+
+
+def _turned_over(between: Between, mind: Mind, is_over) -> Mind:
+    """Where an episode has ended: keep what it told, and begin the next with the prior that follows."""
+    kept = _per_pair(lambda kept, *told: between.keep(kept, Episode(*told)))(
+        mind.kept, mind.label, jnp.exp(mind.log_belief), mind.shown
+    )
+    fresh = Mind(
+        log_belief=jnp.log(jnp.maximum(_per_pair(between.prior)(kept), 1e-9)),
+        kept=kept,
+        label=jnp.full_like(mind.label, UNKNOWN),
+        shown=jnp.zeros_like(mind.shown),
+    )
+    return chosen(is_over, fresh, mind)
+
+
+def chosen(mask, new: Mind, old: Mind) -> Mind:
+    """`new` in the games where `mask` holds."""
+    return jax.tree.map(lambda n, o: jnp.where(mask.reshape(-1, *(1,) * (n.ndim - 1)), n, o), new, old)
