@@ -12,12 +12,14 @@ orders), `policy` (PPO on the rows that were free). When it is scored, a player 
 import dataclasses
 from typing import Literal, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from coplay.algorithms import actor_critic
 from coplay.algorithms.actor_critic import ActorCritic
+from coplay.algorithms.hop_search import Plans, Table, plan
 from coplay.algorithms.opponent_stage import opponent_stage
 from coplay.algorithms.ppo import Plan, PPOConfig, ppo_stage
 from coplay.algorithms.targets import Lesson, in_the_game, usual_lesson
@@ -26,6 +28,7 @@ from coplay.opponents.belief import BETWEEN, Between
 from coplay.opponents.goal_policy import Models, models_of, wishes
 from coplay.opponents.goals import shown_goals
 from coplay.opponents.minds import Mind, beliefs, chosen, open_mind, watched
+from coplay.planning.search import SearchConfig
 from coplay.training.stages import in_order, on, renamed_metrics
 from coplay.types import (
     Algorithm,
@@ -53,12 +56,37 @@ class HOPConfig(PPOConfig):
     new_company: float = 0.1  # chance that an episode begins with new orders and open minds
     pursuit_entropy: float = 0.02  # of carrying out orders: ways that serve equally well are all taken
     pursuit_discount: float = 0.95
+    discount: float = 0.95
+    value_normalisation: bool = False  # trees need values on the game's own scale
+    value_clip: float | None = None
+    acts: Literal["search", "network"] = "search"  # when it counts
+    trees: int = 3  # drawn guesses at what the others want, for each decision
+    simulations: int = 32  # walks in each tree
+    exploration: float = 1.0  # c of pUCT
+    search_depth: int = 32  # a walk ends here with the critic's value
+    root: Literal["puct", "gumbel"] = "puct"
+    choose: Literal["visits", "visited_q"] = "visits"  # never an action that no tree has tried
 
     def __post_init__(self):
         super().__post_init__()
+        if self.trees < 1:
+            raise ValueError(f"trees={self.trees} must be at least 1")
+        if self.network != "mlp" or self.parameters != "per_agent" or self.value_normalisation:
+            raise ValueError("hop has network='mlp', parameters='per_agent' and value_normalisation=false")
+        _ = self.search  # checks itself
         for name in ("ordered_games", "ordered_seats", "new_company", "pursuit_discount"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name}={getattr(self, name)} must lie between 0 and 1")
+
+    @property
+    def search(self) -> SearchConfig:
+        return SearchConfig(
+            simulations=self.simulations,
+            exploration=self.exploration,
+            discount=self.discount,
+            max_depth=self.search_depth,
+            root=self.root,
+        )
 
 
 @pytree
@@ -80,7 +108,7 @@ class Parts(NamedTuple):
     pursuit: ActorCritic
 
 
-def hop(env: Environment, seats: tuple[int, ...], config: HOPConfig, plan: Plan) -> Algorithm:
+def hop(env: Environment, seats: tuple[int, ...], config: HOPConfig, run: Plan) -> Algorithm:
     if env.goals.look is None:
         raise BadInput(f"hop needs a game that shows goals; set observation='entities' for {env.name}")
     parts, inits = _parts(env, seats, config)
@@ -89,8 +117,8 @@ def hop(env: Environment, seats: tuple[int, ...], config: HOPConfig, plan: Plan)
         remember=lambda num_envs: _remember(parts, num_envs),
         act=lambda params, memory, timestep, state, key: _act(parts, params, memory, timestep, key),
         watch=lambda params, memory, transition: _watch(parts, params, memory, transition),
-        learn=_learn(parts, plan),
-        play=lambda params, memory, timestep, state, key: _play(parts, params, memory, timestep, key),
+        learn=_learn(parts, run),
+        play=lambda *arguments: _play(parts, *arguments),
     )
 
 
@@ -183,11 +211,51 @@ def _where(mask: Bool[Array, "env seat"], yes: Array, no: Array) -> Array:
     return jnp.where(mask.reshape(*mask.shape, *(1,) * (yes.ndim - 2)), yes, no)
 
 
-def _play(parts: Parts, params: PyTree, memory: HOPMemory, timestep: TimeStep, key: Key):
-    """When it counts: nobody follows orders."""
+def _play(parts: Parts, params: PyTree, memory: HOPMemory, timestep: TimeStep, state, key: Key):
+    """When it counts: nobody follows orders, and moves are planned."""
     memory = dataclasses.replace(memory, order=jnp.full_like(memory.order, FREE))
     _, decision = actor_critic.act(parts.policy, params["policy"], memory, timestep, stream(key, "free"))
-    return memory, decision
+    if parts.config.acts == "network":
+        return memory, decision
+    plans = plan(
+        Table(parts.env, parts.models, parts.config.trees),
+        parts.seats,
+        parts.config.search,
+        lambda rows: _think(parts, params["policy"], rows),
+        parts.policy.sharing.weights(params["opponents"]),
+        decision.notes["belief"],
+        timestep,
+        state,
+        stream(key, "search"),
+    )
+    action = CHOICES[parts.config.choose](plans, parts.config.trees)
+    taken = action[..., None] == jnp.arange(plans.q.shape[-1])[None, None]
+    notes = decision.notes | {"search/q": plans.q, "search/visits": plans.visits}
+    return memory, Decision(action, jnp.zeros(action.shape), taken.astype(jnp.float32), notes)
+
+
+def _think(parts: Parts, params: Seated, rows: Float[Array, "seat row feature"]):
+    """Logits and value of every row, by its seat's networks."""
+
+    def one_seat(weights, rows):
+        read = {n: eqx.combine(net, weights[n])(rows) for n, net in parts.policy.networks.items()}
+        return read["policy"], read["critic"][..., 0]
+
+    return jax.vmap(one_seat)(parts.policy.sharing.weights(params), rows)
+
+
+def most_visited(plans: Plans, trees: int) -> Int[Array, "env seat"]:
+    return jnp.argmax(plans.visits, axis=-1).astype(jnp.int32)
+
+
+def best_visited(plans: Plans, trees: int) -> Int[Array, "env seat"]:
+    """The greatest Q among actions that were tried as often as there are trees, if any was."""
+    enough = jnp.minimum(jnp.max(plans.visits, axis=-1, keepdims=True), trees)
+    q = jnp.where(plans.visits >= enough, plans.q, -jnp.inf)
+    return jnp.argmax(q, axis=-1).astype(jnp.int32)
+
+
+CHOICES = {"visits": most_visited, "visited_q": best_visited}
 
 
 def _greeted(parts: Parts, params: PyTree, memory: HOPMemory, first: Bool[Array, " env"], key: Key):
@@ -220,7 +288,7 @@ def _watch(parts: Parts, params: PyTree, memory: HOPMemory, transition: Transiti
 # --- learning ------------------------------------------------------------------------------------
 
 
-def _learn(parts: Parts, plan: Plan):
+def _learn(parts: Parts, run: Plan):
     config = parts.config
     usual = usual_lesson(config)
 
@@ -242,11 +310,11 @@ def _learn(parts: Parts, plan: Plan):
     )
     lessons = {"policy": Lesson(is_free, usual.reward), "pursuit": Lesson(is_ordered, carried_out)}
     stages = {
-        "opponents": opponent_stage(parts.env, parts.models, parts.policy.sharing, config, plan),
+        "opponents": opponent_stage(parts.env, parts.models, parts.policy.sharing, config, run),
         "pursuit": renamed_metrics(
-            ppo_stage(parts.env, parts.pursuit, pursuing, plan, lessons["pursuit"]),
+            ppo_stage(parts.env, parts.pursuit, pursuing, run, lessons["pursuit"]),
             lambda name: f"pursuit/{name.replace('/', '_')}",
         ),
-        "policy": ppo_stage(parts.env, parts.policy, config, plan, lessons["policy"]),
+        "policy": ppo_stage(parts.env, parts.policy, config, run, lessons["policy"]),
     }
     return in_order({name: on(name, stage) for name, stage in stages.items()})

@@ -1,0 +1,186 @@
+"""HOP's plan for one move: many walks through the true game, against co-players as they are believed to be.
+
+For every tree the co-players' goals are drawn once from the beliefs; inside the tree they act by their models
+towards those goals, and only the planner's own moves branch. Searches of all seats, games and trees are one
+batch. The planner steps the game's own state, so it sees everything; reports say so.
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from coplay.algorithms.losses import log_policy
+from coplay.opponents.belief import NEVER
+from coplay.opponents.goal_policy import NEVER as ILLEGAL
+from coplay.opponents.goal_policy import Models, logits_of, wishes
+from coplay.planning.search import Model, Outlook, SearchConfig, search
+from coplay.types import Environment, EnvState, Key, PyTree, TimeStep, pytree
+
+Networks = Any  # own rows with goals [seat, row, feature] -> logits, value
+
+
+@pytree
+class Arrived:
+    """Where a walk has come to: the game as it is now, and whom it is played with."""
+
+    state: EnvState  # [search, ...]
+    timestep: TimeStep
+    wants: Float[Array, "search other goal"]  # the higher, the sooner; drawn once for a tree
+
+
+@pytree
+class Node:
+    """What a tree keeps: the game, its company, and what the others do next."""
+
+    state: EnvState
+    wants: Float[Array, "search other goal"]
+    moves: Int[Array, "search agent"]  # of everyone; the planner's own entry is filled in on the way
+
+
+@pytree
+class Plans:
+    """What was found for every seat of every game, over all trees."""
+
+    visits: Float[Array, "env seat action"]  # summed
+    q: Float[Array, "env seat action"]  # mean over trees
+    depth: Float[Array, "env seat"]
+    disagreement: Float[Array, "env seat"]  # spread of the trees' Q of the chosen action
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Whose search is whose: [seat, env, tree] as one axis."""
+
+    env: Environment
+    models: Models
+    num_trees: int
+
+    @property
+    def num_seats(self) -> int:
+        return self.models.others.shape[0]
+
+    def spread(self, x: Array) -> Array:
+        """[env, ...] as [search, ...]: every seat and tree of a game starts from the same."""
+        shape = (self.num_seats, x.shape[0], self.num_trees, *x.shape[1:])
+        return jnp.broadcast_to(x[None, :, None], shape).reshape(-1, *x.shape[1:])
+
+    def spread_seats(self, x: Array) -> Array:
+        """[env, seat, ...] as [search, ...]."""
+        by_seat = jnp.moveaxis(x, 1, 0)[:, :, None]
+        shape = (*by_seat.shape[:2], self.num_trees, *by_seat.shape[3:])
+        return jnp.broadcast_to(by_seat, shape).reshape(-1, *by_seat.shape[3:])
+
+    def gathered(self, x: Array) -> Array:
+        """[search, ...] as [env, seat, tree, ...]."""
+        return jnp.moveaxis(x.reshape(self.num_seats, -1, self.num_trees, *x.shape[1:]), 0, 1)
+
+    def by_seat(self, x: Array) -> Array:
+        """[search, ...] as [seat, row, ...], for weights of each seat."""
+        return x.reshape(self.num_seats, -1, *x.shape[1:])
+
+    def own(self, x: Array, seats: np.ndarray) -> Array:
+        """Each search's own entry of [search, agent, ...]."""
+        rows = self.by_seat(x)
+        return jnp.concatenate([rows[place, :, seat] for place, seat in enumerate(seats)])
+
+    def others(self, x: Array) -> Array:
+        """The co-players' entries of [search, agent, ...], in the order they sit after the planner."""
+        rows = self.by_seat(x)
+        return jnp.concatenate([rows[place][:, order] for place, order in enumerate(self.models.others)])
+
+
+def plan(
+    table: Table,
+    seats: tuple[int, ...],
+    config: SearchConfig,
+    networks: Networks,
+    weights: PyTree,
+    belief: Float[Array, "env seat other goal"],
+    timestep: TimeStep,
+    state: EnvState,
+    key: Key,
+) -> Plans:
+    """Search for every seat of every game; `networks` read a planner's row and its co-players' goals."""
+    draw_key, search_key = jax.random.split(key)
+    believed = table.spread_seats(belief)
+    # The greatest of log probability + Gumbel noise is a draw; the order of the rest is a draw without it.
+    wants = jnp.log(jnp.maximum(believed, 1e-9)) + jax.random.gumbel(draw_key, believed.shape)
+    state, timestep = jax.tree.map(table.spread, (state, timestep))
+    start = Arrived(state, timestep, wants)
+    world = Model(
+        look=lambda arrived, key: _look(table, np.array(seats), networks, weights, arrived, key),
+        step=lambda node, action, key: _step(table, np.array(seats), node, action, key),
+    )
+    found = search(world, config, start, search_key)
+    visits, q = table.gathered(found.visits), table.gathered(found.q)
+    chosen = jnp.argmax(jnp.sum(visits, axis=2), axis=-1)[..., None, None]
+    of_chosen = jnp.sum(jnp.where(chosen == jnp.arange(q.shape[-1]), q, 0.0), axis=-1)
+    return Plans(
+        visits=jnp.sum(visits, axis=2),
+        q=jnp.mean(q, axis=2),
+        depth=jnp.mean(table.gathered(found.depth), axis=2),
+        disagreement=jnp.std(of_chosen, axis=2),
+    )
+
+
+def _look(table: Table, seats: np.ndarray, networks: Networks, weights, arrived: Arrived, key: Key):
+    """What the planner thinks of a moment, and what the others do in it."""
+    timestep = arrived.timestep
+    wished = wishes(table.env.goals, timestep)
+    is_wanted = _wanted(arrived.wants, table.others(wished.possible))
+    legal = table.others(timestep.legal)
+    description = table.others(wished.description)
+    goal = jnp.sum(jnp.where(is_wanted[..., None], description, 0.0), axis=-2)
+    seen = jnp.concatenate([table.others(timestep.observation), legal.astype(jnp.float32), goal], axis=-1)
+    others = _draw(table, weights, seen, legal, is_wanted, key)
+    is_here = table.others(timestep.active)
+    told = jnp.where(is_here[..., None], is_wanted, 0.0).reshape(is_here.shape[0], -1)
+    row, own_legal = table.own(timestep.observation, seats), table.own(timestep.legal, seats)
+    inputs = jnp.concatenate([row, own_legal.astype(jnp.float32), told], axis=-1)
+    logits, value = networks(table.by_seat(inputs))
+    prior = jnp.exp(log_policy(logits.reshape(-1, logits.shape[-1]), own_legal))
+    node = Node(arrived.state, arrived.wants, _everyone(table, others))
+    return node, Outlook(prior, own_legal, value.reshape(-1))
+
+
+def _wanted(
+    wants: Float[Array, "search other goal"], possible: Bool[Array, "search other goal"]
+) -> Bool[Array, "search other goal"]:
+    """The first goal in each one's order that can still be had."""
+    best = jnp.argmax(jnp.where(possible, wants, NEVER), axis=-1)
+    return best[..., None] == jnp.arange(wants.shape[-1])
+
+
+def _draw(table: Table, weights: PyTree, seen: Array, legal: Array, is_wanted: Array, key: Key):
+    """One action for each co-player, by its model."""
+    by_pair = jnp.swapaxes(table.by_seat(seen), 1, 2)  # [seat, other, row, feature]
+    logits = jax.vmap(jax.vmap(lambda w, x: logits_of(table.models, w, x)))(weights, by_pair)
+    logits = jnp.swapaxes(logits, 1, 2).reshape(*legal.shape)
+    aimless = list(table.env.goals.aimless)
+    if aimless:
+        logits = jnp.where(jnp.any(is_wanted[..., np.array(aimless)], axis=-1, keepdims=True), 0.0, logits)
+    noise = jax.random.gumbel(key, logits.shape)
+    return jnp.argmax(jnp.where(legal, logits, ILLEGAL) + noise, axis=-1).astype(jnp.int32)
+
+
+def _everyone(table: Table, others: Int[Array, "search other"]) -> Int[Array, "search agent"]:
+    """The co-players' moves in their own places; the planner's place is empty for now."""
+    count = others.shape[1] + 1
+    rows = []
+    for place, order in enumerate(table.models.others):
+        moves = table.by_seat(others)[place]
+        rows.append(jnp.zeros((moves.shape[0], count), jnp.int32).at[:, order].set(moves))
+    return jnp.concatenate(rows)
+
+
+def _step(table: Table, seats: np.ndarray, node: Node, action: Int[Array, " search"], key: Key):
+    is_own = np.repeat(seats, action.shape[0] // len(seats))[:, None] == np.arange(node.moves.shape[1])[None]
+    joint = jnp.where(is_own, action[:, None], node.moves)
+    keys = jax.random.split(key, action.shape[0])
+    state, after = jax.vmap(table.env.step)(node.state, joint, keys)
+    reward, ended = table.own(after.reward, seats), table.own(after.terminated, seats)
+    return Arrived(state, after, node.wants), reward, ended
