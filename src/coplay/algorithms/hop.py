@@ -32,6 +32,7 @@ from coplay.planning.search import SearchConfig
 from coplay.training.stages import in_order, on, renamed_metrics
 from coplay.types import (
     Algorithm,
+    Decision,
     Environment,
     Key,
     PyTree,
@@ -52,7 +53,6 @@ class HOPConfig(PPOConfig):
     model_epochs: int = 2  # passes over each labelled round
     between: Literal["counters", "average", "sticky", "none"] = "counters"  # memory between episodes
     ordered_games: float = 0.5  # share of games in which some seats follow orders
-    ordered_seats: float = 0.5  # chance of an order for each seat of such a game
     new_company: float = 0.1  # chance that an episode begins with new orders and open minds
     pursuit_entropy: float = 0.02  # of carrying out orders: ways that serve equally well are all taken
     pursuit_discount: float = 0.95
@@ -74,7 +74,7 @@ class HOPConfig(PPOConfig):
         if self.network != "mlp" or self.parameters != "per_agent" or self.value_normalisation:
             raise ValueError("hop has network='mlp', parameters='per_agent' and value_normalisation=false")
         _ = self.search  # checks itself
-        for name in ("ordered_games", "ordered_seats", "new_company", "pursuit_discount"):
+        for name in ("ordered_games", "new_company", "pursuit_discount"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name}={getattr(self, name)} must lie between 0 and 1")
 
@@ -260,22 +260,39 @@ CHOICES = {"visits": most_visited, "visited_q": best_visited}
 
 def _greeted(parts: Parts, params: PyTree, memory: HOPMemory, first: Bool[Array, " env"], key: Key):
     """New company in the games where an episode begins and chance says so: new orders, open minds."""
-    config, num_envs = parts.config, first.shape[0]
-    identity = params["policy"].own["seat"]["identity"]
-    game_key, seat_key = stream(key, "game"), stream(key, "seat")
-    draws = jax.random.uniform(game_key, (num_envs, 2))
-    is_new = first & (~memory.met | (draws[:, 0] < config.new_company))
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(seat_key, identity)
-    units = jax.vmap(lambda k: jax.random.uniform(k, (num_envs, 2)), out_axes=1)(keys)
-    ordered = (draws[:, 1] < config.ordered_games)[:, None] & (units[..., 0] < config.ordered_seats)
-    goals = [k for k in range(len(parts.env.goals.names)) if k not in parts.env.goals.aimless]
-    goal = jnp.asarray(goals, jnp.int32)[jnp.floor(units[..., 1] * len(goals)).astype(jnp.int32)]
-    fresh = _remember(parts, num_envs)
+    draws = jax.random.uniform(stream(key, "game"), (first.shape[0], 5))
+    is_new = first & (~memory.met | (draws[:, 0] < parts.config.new_company))
+    order = _drawn_orders(parts, params["policy"].own["seat"]["identity"], draws[:, 1:], stream(key, "seat"))
+    fresh = _remember(parts, first.shape[0])
     return HOPMemory(
         mind=chosen(is_new, fresh.mind, memory.mind),
-        order=jnp.where(is_new[:, None], jnp.where(ordered, goal, FREE), memory.order),
+        order=jnp.where(is_new[:, None], order, memory.order),
         met=memory.met | first,
     )
+
+
+def _drawn_orders(
+    parts: Parts, identity: Int[Array, " seat"], draws: Float[Array, "env 4"], key: Key
+) -> Int[Array, "env seat"]:
+    """Orders for a share of the games: for one seat up to all but one, in half of them all the same.
+
+    So every player meets every kind of company: alone among hare hunters is one game in a hundred, where
+    seats that were ordered independently would make it one in a thousand.
+    """
+    num_envs, seats = draws.shape[0], identity.shape[0]
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, identity)
+    units = jax.vmap(lambda k: jax.random.uniform(k, (num_envs, 2)), out_axes=1)(keys)
+    most = max(1, min(seats, parts.env.num_agents - 1))
+    count = jnp.where(draws[:, 0] < parts.config.ordered_games, 1 + _whole(draws[:, 1], most), 0)
+    place = jnp.sum(units[:, :, None, 0] > units[:, None, :, 0], axis=2)  # 0 for the lowest draw of a game
+    goals = [k for k in range(len(parts.env.goals.names)) if k not in parts.env.goals.aimless]
+    unit = jnp.where((draws[:, 2] < 0.5)[:, None], draws[:, 3, None], units[..., 1])
+    goal = jnp.asarray(goals, jnp.int32)[_whole(unit, len(goals))]
+    return jnp.where(place < count[:, None], goal, FREE)
+
+
+def _whole(unit: Float[Array, "*shape"], below: int) -> Int[Array, "*shape"]:
+    return jnp.floor(unit * below).astype(jnp.int32)
 
 
 def _watch(parts: Parts, params: PyTree, memory: HOPMemory, transition: Transition) -> HOPMemory:
