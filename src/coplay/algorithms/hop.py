@@ -52,7 +52,7 @@ class HOPConfig(PPOConfig):
     model_learning_rate: float = 1e-3
     model_epochs: int = 2  # passes over each labelled round
     between: Literal["counters", "average", "sticky", "none"] = "counters"  # memory between episodes
-    ordered_games: float = 0.5  # share of games in which some seats follow orders
+    ordered_games: float = 0.75  # share of games in which some seats follow orders
     new_company: float = 0.1  # chance that an episode begins with new orders and open minds
     pursuit_entropy: float = 0.02  # of carrying out orders: ways that serve equally well are all taken
     pursuit_discount: float = 0.95
@@ -260,7 +260,7 @@ CHOICES = {"visits": most_visited, "visited_q": best_visited}
 
 def _greeted(parts: Parts, params: PyTree, memory: HOPMemory, first: Bool[Array, " env"], key: Key):
     """New company in the games where an episode begins and chance says so: new orders, open minds."""
-    draws = jax.random.uniform(stream(key, "game"), (first.shape[0], 5))
+    draws = jax.random.uniform(stream(key, "game"), (first.shape[0], 6))
     is_new = first & (~memory.met | (draws[:, 0] < parts.config.new_company))
     order = _drawn_orders(parts, params["policy"].own["seat"]["identity"], draws[:, 1:], stream(key, "seat"))
     fresh = _remember(parts, first.shape[0])
@@ -272,18 +272,19 @@ def _greeted(parts: Parts, params: PyTree, memory: HOPMemory, first: Bool[Array,
 
 
 def _drawn_orders(
-    parts: Parts, identity: Int[Array, " seat"], draws: Float[Array, "env 4"], key: Key
+    parts: Parts, identity: Int[Array, " seat"], draws: Float[Array, "env 5"], key: Key
 ) -> Int[Array, "env seat"]:
-    """Orders for a share of the games: for one seat up to all but one, in half of them all the same.
+    """Orders for a share of the games: in half of those for all seats but one, in half of them all the same.
 
-    So every player meets every kind of company: alone among hare hunters is one game in a hundred, where
-    seats that were ordered independently would make it one in a thousand.
+    So every player meets every kind of company often enough to learn from it. Alone among hare hunters it is
+    in one game of forty; if seats were ordered independently, that would be one in a hundred.
     """
     num_envs, seats = draws.shape[0], identity.shape[0]
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, identity)
     units = jax.vmap(lambda k: jax.random.uniform(k, (num_envs, 2)), out_axes=1)(keys)
     most = max(1, min(seats, parts.env.num_agents - 1))
-    count = jnp.where(draws[:, 0] < parts.config.ordered_games, 1 + _whole(draws[:, 1], most), 0)
+    count = jnp.where(draws[:, 4] < 0.5, most, 1 + _whole(draws[:, 1], most))
+    count = jnp.where(draws[:, 0] < parts.config.ordered_games, count, 0)
     place = jnp.sum(units[:, :, None, 0] > units[:, None, :, 0], axis=2)  # 0 for the lowest draw of a game
     goals = [k for k in range(len(parts.env.goals.names)) if k not in parts.env.goals.aimless]
     unit = jnp.where((draws[:, 2] < 0.5)[:, None], draws[:, 3, None], units[..., 1])
