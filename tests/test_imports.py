@@ -17,16 +17,18 @@ MAY_IMPORT = {
     "files": {"errors"},
     "envs": LEAVES,
     "nets": {"types"},
+    "planning": {"types"},  # no game and no network: it is given functions
+    "opponents": {"types", "nets"},
     "diagnostics": LEAVES,
     "training": LEAVES | {"diagnostics"},
-    "algorithms": LEAVES | {"nets", "training"},
+    "algorithms": LEAVES | {"nets", "opponents", "planning", "training"},
     "players": LEAVES | {"envs", "algorithms", "training"},
     "evaluation": LEAVES | {"envs", "training", "players"},
     "experiment": LEAVES | {"envs", "algorithms", "players", "training", "evaluation"},
     "plan": LEAVES | {"algorithms", "experiment", "training"},
     "reports": LEAVES | {"training"},  # run folders on disk: no experiment, no algorithm
     "runs": LEAVES | {"experiment", "plan", "training", "evaluation", "players", "reports"},
-    "bench": LEAVES | {"envs", "experiment", "training"},
+    "bench": LEAVES | {"envs", "experiment", "planning", "training"},
 }
 
 

@@ -22,7 +22,10 @@ def rename_state(env, state):
     """The same moment of training with seat i called what was seat ORDER[i]; [seed, ...] leaves."""
 
     def rows(seated: Seated) -> Seated:
-        return Seated(own=jax.tree.map(lambda x: x[:, ORDER], seated.own), common=seated.common)
+        common = dict(seated.common)
+        if "last" in common:  # the round that co-players' models learn from, [seed, env, time, agent, ...]
+            common["last"] = jax.tree.map(lambda x: x[:, :, :, ORDER] if x.ndim > 3 else x, common["last"])
+        return Seated(own=jax.tree.map(lambda x: x[:, ORDER], seated.own), common=common)
 
     actor = state.actor
     timestep = actor.timestep
@@ -39,7 +42,11 @@ def rename_state(env, state):
         params=_map_seated(rows, state.params),
         learner=_map_seated(rows, state.learner),
         actor=dataclasses.replace(
-            actor, env_state=states, timestep=renamed_step, episode_return=actor.episode_return[:, :, ORDER]
+            actor,
+            env_state=states,
+            timestep=renamed_step,
+            episode_return=actor.episode_return[:, :, ORDER],
+            memory=jax.tree.map(lambda x: x[:, :, ORDER] if x.ndim > 2 else x, actor.memory),
         ),
     )
 
@@ -50,20 +57,21 @@ def trained(work, state, updates):
     return loop.chunk_program(work, work.stretches[0], placed).run(placed, jnp.int32(updates))
 
 
-def both_ways(updates, **changes):
+def both_ways(updates, name="ppo_4h1s_4x4", **changes):
     """Trained and then renamed, and renamed and then trained."""
-    work = small_job(**changes)
+    work = small_job(name, **changes)
     start = loop.start(work, work.stretches[0])
     again = rename_state(work.env, start)
     after, metrics = trained(work, start, updates)
-    built = build(small(**changes))
+    built = build(small(name, **changes))
     other = job(built)._replace(env=renamed(work.env, ORDER.tolist()))
     renamed_after, renamed_metrics = trained(other, again, updates)
     return rename_state(work.env, after), metrics, renamed_after, renamed_metrics
 
 
-def test_renaming_players_in_a_circle_permutes_training_to_the_bit():
-    after, metrics, renamed_after, renamed_metrics = both_ways(updates=3)
+@pytest.mark.parametrize("name", ["ppo_4h1s_4x4", "hop_4h1s_4x4"])
+def test_renaming_players_in_a_circle_permutes_training_to_the_bit(name):
+    after, metrics, renamed_after, renamed_metrics = both_ways(updates=3, name=name)
     assert same_bits(after.params, renamed_after.params)
     assert same_bits(after.learner, renamed_after.learner)
     assert same_bits(after.actor, renamed_after.actor)

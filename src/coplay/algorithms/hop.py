@@ -63,6 +63,7 @@ class HOPConfig(PPOConfig):
     trees: int = 3  # drawn guesses at what the others want, for each decision
     simulations: int = 32  # walks in each tree
     exploration: float = 1.0  # c of pUCT
+    open_prior: float = 0.5  # share of chance in what a search tries first, the rest is the policy's
     search_depth: int = 32  # a walk ends here with the critic's value
     root: Literal["puct", "gumbel"] = "puct"
     choose: Literal["visits", "visited_q"] = "visits"  # never an action that no tree has tried
@@ -74,7 +75,7 @@ class HOPConfig(PPOConfig):
         if self.network != "mlp" or self.parameters != "per_agent" or self.value_normalisation:
             raise ValueError("hop has network='mlp', parameters='per_agent' and value_normalisation=false")
         _ = self.search  # checks itself
-        for name in ("ordered_games", "new_company", "pursuit_discount"):
+        for name in ("ordered_games", "new_company", "pursuit_discount", "open_prior"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name}={getattr(self, name)} must lie between 0 and 1")
 
@@ -170,8 +171,9 @@ def _order_view(env: Environment):
 
     def view(timestep: TimeStep, notes: PyTree, seats: tuple[int, ...]) -> Float[Array, "*batch seat row"]:
         wished = wishes(env.goals, timestep).description[..., jnp.array(seats), :, :]
-        order = notes["order"][..., None, None] == jnp.arange(wished.shape[-2])[:, None]
-        return jnp.concatenate([*_own(timestep, seats), jnp.sum(jnp.where(order, wished, 0.0), -2)], axis=-1)
+        is_ordered = jax.nn.one_hot(notes["order"], wished.shape[-2], dtype=bool)
+        goal = jnp.sum(jnp.where(is_ordered[..., None], wished, 0.0), axis=-2)
+        return jnp.concatenate([*_own(timestep, seats), goal], axis=-1)
 
     return view
 
@@ -218,7 +220,7 @@ def _play(parts: Parts, params: PyTree, memory: HOPMemory, timestep: TimeStep, s
     if parts.config.acts == "network":
         return memory, decision
     plans = plan(
-        Table(parts.env, parts.models, parts.config.trees),
+        Table(parts.env, parts.models, parts.config.trees, parts.config.open_prior),
         parts.seats,
         parts.config.search,
         lambda rows: _think(parts, params["policy"], rows),
@@ -229,9 +231,9 @@ def _play(parts: Parts, params: PyTree, memory: HOPMemory, timestep: TimeStep, s
         stream(key, "search"),
     )
     action = CHOICES[parts.config.choose](plans, parts.config.trees)
-    taken = action[..., None] == jnp.arange(plans.q.shape[-1])[None, None]
+    policy = jax.nn.one_hot(action, plans.q.shape[-1])
     notes = decision.notes | {"search/q": plans.q, "search/visits": plans.visits}
-    return memory, Decision(action, jnp.zeros(action.shape), taken.astype(jnp.float32), notes)
+    return memory, Decision(action, jnp.zeros(action.shape), policy, notes)
 
 
 def _think(parts: Parts, params: Seated, rows: Float[Array, "seat row feature"]):
@@ -276,8 +278,9 @@ def _drawn_orders(
 ) -> Int[Array, "env seat"]:
     """Orders for a share of the games: in half of those for all seats but one, in half of them all the same.
 
-    So every player meets every kind of company often enough to learn from it. Alone among hare hunters it is
-    in one game of forty; if seats were ordered independently, that would be one in a hundred.
+    So every player meets every kind of company often enough to learn from it. With two goals and four seats
+    it is alone among followers of the second in 0.75 * 2/3 * 1/4 * 0.3125, one game of 25; if each seat were
+    ordered with chance 1/2 and a goal of its own, it would be one of 170.
     """
     num_envs, seats = draws.shape[0], identity.shape[0]
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, identity)

@@ -58,6 +58,7 @@ class Table:
     env: Environment
     models: Models
     num_trees: int
+    open_prior: float  # share of the prior that is alike for every legal move
 
     @property
     def num_seats(self) -> int:
@@ -117,8 +118,8 @@ def plan(
     )
     found = search(world, config, start, search_key)
     visits, q = table.gathered(found.visits), table.gathered(found.q)
-    chosen = jnp.argmax(jnp.sum(visits, axis=2), axis=-1)[..., None, None]
-    of_chosen = jnp.sum(jnp.where(chosen == jnp.arange(q.shape[-1]), q, 0.0), axis=-1)
+    is_chosen = jax.nn.one_hot(jnp.argmax(jnp.sum(visits, axis=2), axis=-1), q.shape[-1], dtype=bool)
+    of_chosen = jnp.sum(jnp.where(is_chosen[:, :, None], q, 0.0), axis=-1)
     return Plans(
         visits=jnp.sum(visits, axis=2),
         q=jnp.mean(q, axis=2),
@@ -142,7 +143,9 @@ def _look(table: Table, seats: np.ndarray, networks: Networks, weights, arrived:
     row, own_legal = table.own(timestep.observation, seats), table.own(timestep.legal, seats)
     inputs = jnp.concatenate([row, own_legal.astype(jnp.float32), told], axis=-1)
     logits, value = networks(table.by_seat(inputs))
-    prior = jnp.exp(log_policy(logits.reshape(-1, logits.shape[-1]), own_legal))
+    policy = jnp.exp(log_policy(logits.reshape(-1, logits.shape[-1]), own_legal))
+    alike = own_legal / jnp.sum(own_legal, axis=-1, keepdims=True)
+    prior = (1.0 - table.open_prior) * policy + table.open_prior * alike
     node = Node(arrived.state, arrived.wants, _everyone(table, others))
     return node, Outlook(prior, own_legal, value.reshape(-1))
 
@@ -152,7 +155,7 @@ def _wanted(
 ) -> Bool[Array, "search other goal"]:
     """The first goal in each one's order that can still be had."""
     best = jnp.argmax(jnp.where(possible, wants, NEVER), axis=-1)
-    return best[..., None] == jnp.arange(wants.shape[-1])
+    return jax.nn.one_hot(best, wants.shape[-1], dtype=bool)
 
 
 def _draw(table: Table, weights: PyTree, seen: Array, legal: Array, is_wanted: Array, key: Key):

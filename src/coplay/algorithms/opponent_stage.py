@@ -29,7 +29,7 @@ class Played:
     """A round as co-players' models learn from it, [env, time, agent, ...]."""
 
     seen: Float[Array, "env time agent feature"]  # rows and what was legal
-    description: Float[Array, "env time agent goal feature"]
+    description: Float[Array, "env time agent goal detail"]
     legal: Bool[Array, "env time agent action"]
     action: Int[Array, "env time agent"]
     active: Bool[Array, "env time agent"]
@@ -138,7 +138,7 @@ def _labels(before: Played, now: Played) -> Int[Array, "env time agent"]:
 def _rows(models: Models, played: Played, label: Int[Array, "env time agent"]) -> Rows:
     """Everyone's rows with the goal they had, [seat, other, env, time, ...]."""
     counts = played.active & (label != UNKNOWN)
-    is_label = label[..., None] == jnp.arange(played.description.shape[-2])
+    is_label = jax.nn.one_hot(label, played.description.shape[-2], dtype=bool)
     goal = jnp.sum(jnp.where(is_label[..., None], played.description, 0.0), axis=-2)
     weight = jax.vmap(_balanced, in_axes=(2, 2), out_axes=2)(is_label, counts)
     rows = Rows(jnp.concatenate([played.seen, goal], axis=-1), played.legal, played.action, weight)
@@ -153,7 +153,7 @@ def _balanced(
     share = seen / jnp.maximum(jnp.sum(seen), 1.0)
     raw = jnp.minimum(1.0 / jnp.maximum(share, 1e-6), MOST_WEIGHT)
     raw = raw / jnp.maximum(jnp.sum(share * raw), 1e-6)
-    return jnp.where(counts, jnp.sum(jnp.where(is_label, raw, 0.0), axis=-1), 0.0)
+    return jnp.where(counts, jnp.sum(jnp.where(is_label, raw[None, None], 0.0), axis=-1), 0.0)
 
 
 def _figures(sums: Metrics, rows: Rows) -> Metrics:

@@ -11,7 +11,7 @@ from coplay.training.devices import prepare
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", nargs="*", help="stepping, training, coin_game (default: all)")
+    parser.add_argument("what", nargs="*", help=f"{', '.join(ITEMS)} (default: all)")
 
 
 def bench(arguments: argparse.Namespace, rest: list[str]) -> int:

@@ -96,5 +96,5 @@ def cross_entropy(
 ) -> Float[Array, "*rows"]:
     """How much each action surprised the model that was told the goal, in nats."""
     logits = jnp.where(legal, logits_of(models, weights, seen), NEVER)
-    taken = action[..., None] == jnp.arange(legal.shape[-1]).reshape((1,) * action.ndim + (-1,))
+    taken = jax.nn.one_hot(action, legal.shape[-1], dtype=bool)
     return -jnp.sum(jnp.where(taken, jax.nn.log_softmax(logits, axis=-1), 0.0), axis=-1)

@@ -1,0 +1,191 @@
+"""HOP's wiring: orders, lessons, labels, beliefs and search each do what they are there for."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from coplay.algorithms.hop import FREE, HOPConfig, _drawn_orders, _parts, hop
+from coplay.algorithms.opponent_stage import _labels, _played, _rows
+from coplay.algorithms.ppo import Plan
+from coplay.envs import make_game
+from coplay.errors import BadInput
+from coplay.opponents.goals import UNKNOWN, shown_goals
+from coplay.training.rollout import collect, start_playing
+from coplay.types import as_played
+
+CONFIG = HOPConfig(hidden=(8, 8), model_hidden=(8, 8), trees=2, simulations=8, minibatches=2, epochs=1)
+PLAN = Plan(num_updates=4, sequence_length=40, num_envs=16, num_steps=40)
+SEATS = (0, 1, 2, 3)
+
+
+@functools.cache
+def game(**options):
+    return make_game("4h1s_4x4", observation="entities", **options)
+
+
+@functools.cache
+def rounds():
+    """Two rounds of play in a row, and what played them."""
+    env, algorithm = game(), hop(game(), SEATS, CONFIG, PLAN)
+    params = algorithm.init(jax.random.key(0))
+    actor = start_playing(env, algorithm, jax.random.key(1), 16)
+    play = jax.jit(lambda actor, key: collect(env, algorithm, params, actor, key, 40, 40)[:2])
+    actor, first = play(actor, jax.random.key(2))
+    _, second = play(actor, jax.random.key(3))
+    return algorithm, params, first, second
+
+
+def test_orders_leave_somebody_free_and_favour_no_seat():
+    parts, _ = _parts(game(), SEATS, CONFIG)
+    draws = jax.random.uniform(jax.random.key(0), (40_000, 5))
+    order = np.asarray(_drawn_orders(parts, jnp.arange(4), draws, jax.random.key(1)))
+    assert (order == FREE).any(axis=1).all()
+    assert_allclose((order != FREE).any(axis=1).mean(), CONFIG.ordered_games, atol=0.01)
+    shares = [(order == goal).mean(axis=0) for goal in (0, 1)]
+    assert np.ptp(shares) < 0.015
+    alone_among_hares = ((order[:, 1:] == 1).all(axis=1) & (order[:, 0] == FREE)).mean()
+    assert_allclose(alone_among_hares, 0.75 * 2 / 3 / 4 * 0.3125, atol=0.004)
+
+
+def test_an_order_holds_for_the_whole_episode_and_beliefs_start_open():
+    _, _, first, _ = rounds()
+    notes, before = first.steps.decision.notes, first.steps.before
+    same = (notes["order"][1:] == notes["order"][:-1]).all(axis=-1)
+    assert (same | before.first[1:]).all()
+    assert_allclose(notes["belief"][0], 0.5)
+    assert_allclose(notes["belief"].sum(axis=-1), 1.0, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("part", "other", "rows"), [("policy", "pursuit", "free"), ("pursuit", "policy", "told")]
+)
+def test_free_rows_teach_the_policy_and_ordered_rows_the_pursuit(part, other, rows):
+    algorithm, params, first, _ = rounds()
+    learner = algorithm.learn.init(params)
+    update = jax.jit(lambda t: algorithm.learn.update(params, learner, t, jax.random.key(0))[0])
+    is_free = first.steps.decision.notes["order"] == FREE
+    touched = is_free if part == "policy" else ~is_free
+    played = first.steps.decision
+    decision = dataclasses.replace(played, log_prob=played.log_prob - 0.1 * touched)
+    changed = dataclasses.replace(first, steps=dataclasses.replace(first.steps, decision=decision))
+    base, moved = update(first), update(changed)
+    assert not _same(base[part], moved[part])
+    assert _same(base[other], moved[other])
+
+
+def _same(a, b) -> bool:
+    return all(np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
+
+
+def test_models_learn_from_labelled_steps_of_players_in_the_game_and_from_no_others():
+    _, _, first, second = rounds()
+    env = game()
+    parts, _ = _parts(env, SEATS, CONFIG)
+    before, now = _played(env, first), _played(env, second)
+    label = _labels(before, now)
+    rows = _rows(parts.models, before, label)
+    by_hand = _labels_by_hand(first, second)
+    assert_array_equal(label, by_hand)
+    active = np.swapaxes(np.asarray(first.steps.before.active), 0, 1)
+    for seat in SEATS:
+        for place in range(3):
+            other = (seat + 1 + place) % 4
+            counted = np.asarray(rows.weight[seat, place]) > 0
+            assert_array_equal(counted, active[:, :, other] & (by_hand[:, :, other] != UNKNOWN))
+    assert (by_hand != UNKNOWN).any()
+
+
+def _labels_by_hand(first, second):
+    """Each step's label by looking ahead, one step at a time, to the end of its game."""
+    both = jax.tree.map(lambda a, b: np.concatenate([a, b]), first.steps, second.steps)
+    shown = np.asarray(shown_goals(game(), jax.tree.map(jnp.asarray, both)))
+    over = both.after.truncated | both.after.terminated.all(axis=-1)
+    time, envs, agents = shown.shape
+    label = np.full((envs, time // 2, agents), UNKNOWN)
+    for env in range(envs):
+        for start in range(time // 2):
+            for step in range(start, time):
+                seen = shown[step, env]
+                label[env, start] = np.where(label[env, start] == UNKNOWN, seen, label[env, start])
+                if over[step, env]:
+                    break
+    return label
+
+
+@functools.cache
+def searched():
+    """One planned move in sixteen games."""
+    algorithm, params, _, _ = rounds()
+    playing = as_played(algorithm)
+    env = game()
+    actor = start_playing(env, playing, jax.random.key(5), 16)
+
+    @jax.jit
+    def decide(params):
+        return playing.act(params, actor.memory, actor.timestep, actor.env_state, jax.random.key(6))[1]
+
+    return decide, params, actor
+
+
+def test_a_planned_move_is_legal_and_all_walks_are_counted():
+    decide, params, actor = searched()
+    decision = decide(params)
+    legal = np.take_along_axis(np.asarray(actor.timestep.legal), np.asarray(decision.action)[..., None], -1)
+    assert legal.all()
+    assert_array_equal(decision.notes["search/visits"].sum(axis=-1), CONFIG.trees * CONFIG.simulations)
+    assert_allclose(decision.policy.sum(axis=-1), 1.0)
+
+
+@pytest.mark.parametrize("part", ["policy", "opponents"])
+def test_a_search_listens_to_its_networks_and_to_its_models(part):
+    # Models are only drawn from, so they are bent towards one action; a policy that is no number spoils all.
+    decide, params, _ = searched()
+    base = decide(params).notes["search/q"]
+    bent = dict(params)
+    if part == "policy":
+        bent["policy"] = jax.tree.map(
+            lambda x: x * jnp.nan if x.dtype == jnp.float32 else x, params["policy"]
+        )
+        assert np.isnan(decide(bent).notes["search/q"]).all()
+        return
+    last = params["opponents"].own["group"].layers[-1].bias
+    bent["opponents"] = jax.tree.map(
+        lambda x: x.at[..., 0].add(50.0) if x is last else x, params["opponents"]
+    )
+    assert not np.array_equal(base, decide(bent).notes["search/q"])
+
+
+@pytest.mark.parametrize("players", [2, 3, 6])
+def test_it_plays_and_learns_with_any_number_of_players(players):
+    env = make_game("stag_hunt", players=players, size=4, observation="entities")
+    plan = PLAN._replace(num_steps=8, sequence_length=8, num_envs=4)
+    algorithm = hop(env, tuple(range(players)), CONFIG, plan)
+    params = algorithm.init(jax.random.key(0))
+
+    @jax.jit
+    def one_round(params):
+        actor = start_playing(env, algorithm, jax.random.key(1), 4)
+        _, trajectory, _ = collect(env, algorithm, params, actor, jax.random.key(2), 8, 8)
+        learned = algorithm.learn.update(params, algorithm.learn.init(params), trajectory, jax.random.key(3))
+        return learned[0], learned[2]
+
+    learned, metrics = one_round(params)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(learned))
+    assert metrics["policy/loss"].shape == (players,)
+
+
+def test_a_game_that_hides_goals_is_refused_in_a_sentence():
+    with pytest.raises(BadInput, match="observation='entities'"):
+        hop(make_game("snowdrift"), SEATS, CONFIG, PLAN)
+
+
+def test_settings_that_hop_does_not_have_are_refused():
+    with pytest.raises(ValueError, match="per_agent"):
+        HOPConfig(parameters="shared")
+    with pytest.raises(ValueError, match="trees=0"):
+        HOPConfig(trees=0)
