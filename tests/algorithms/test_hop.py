@@ -52,6 +52,12 @@ def test_orders_leave_somebody_free_and_favour_no_seat():
     assert_allclose(alone_among_hares, 0.75 * 2 / 3 / 4 * 0.3125, atol=0.004)
 
 
+def test_a_single_learner_among_others_is_free():
+    parts, _ = _parts(game(), (2,), CONFIG)
+    draws = jax.random.uniform(jax.random.key(0), (100, 5))
+    assert (np.asarray(_drawn_orders(parts, jnp.array([2]), draws, jax.random.key(1))) == FREE).all()
+
+
 def test_an_order_holds_for_the_whole_episode_and_beliefs_start_open():
     _, _, first, _ = rounds()
     notes, before = first.steps.decision.notes, first.steps.before

@@ -283,9 +283,11 @@ def _drawn_orders(
     ordered with chance 1/2 and a goal of its own, it would be one of 170.
     """
     num_envs, seats = draws.shape[0], identity.shape[0]
+    if seats == 1:  # one learner among others is never ordered about
+        return jnp.full((num_envs, 1), FREE, jnp.int32)
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, identity)
     units = jax.vmap(lambda k: jax.random.uniform(k, (num_envs, 2)), out_axes=1)(keys)
-    most = max(1, min(seats, parts.env.num_agents - 1))
+    most = seats - 1
     count = jnp.where(draws[:, 4] < 0.5, most, 1 + _whole(draws[:, 1], most))
     count = jnp.where(draws[:, 0] < parts.config.ordered_games, count, 0)
     place = jnp.sum(units[:, :, None, 0] > units[:, None, :, 0], axis=2)  # 0 for the lowest draw of a game
