@@ -10,7 +10,7 @@ import pytest
 
 from coplay.envs import contract, matrix
 from coplay.envs.contract import ContractError, Record, breaches, check, in_numpy
-from coplay.types import Picture
+from coplay.types import Picture, plain_goals
 from tests.envs.walks import variant
 
 CHICKEN = matrix.make(game="chicken", rounds=5)
@@ -96,7 +96,7 @@ def test_a_reward_beyond_the_range_is_named(hunt):
     [
         ({"num_actions": 3}, "num_actions=3, but action_names has 2 names"),
         ({"neutral_action": 2}, "neutral_action=2 is not one of its 2 actions"),
-        ({"goals": ()}, "goals must name at least one goal"),
+        ({"goals": plain_goals((), shown=lambda *seen: 0)}, "goals must name at least one goal"),
         ({"reward_range": (0.0, 1.0)}, "either reward_values or reward_range must be declared, and not both"),
         ({"reward_values": None}, "either reward_values or reward_range must be declared, and not both"),
         ({"plane_shape": (3, 3, 1)}, "plane_shape=(3, 3, 1) does not fit into observation_size=7"),
