@@ -75,7 +75,7 @@ def test_visits_and_q_are_those_of_mctx_on_the_same_model(ending):
     config = SearchConfig(simulations=50, discount=DISCOUNT, max_depth=50)
     with jax.numpy_rank_promotion("allow"):
         theirs = jax.jit(lambda s: by_mctx(after, think, is_over, s, 50))(starts(32))
-    found = jax.jit(lambda s: search(model, config, {"x": s}, jax.random.key(3)))(starts(32))
+    found = jax.jit(lambda s: search(model, config, {"x": s}, jax.random.key(3)[None]))(starts(32))
     assert_array_equal(found.visits, theirs.visit_counts)
     assert_allclose(
         np.where(found.visits > 0, found.q, 0.0), np.where(found.visits > 0, theirs.qvalues, 0.0), atol=1e-5
@@ -101,7 +101,7 @@ def corridor(steps_to_end):
 def test_a_reward_at_the_end_counts_once(steps_to_end, expected):
     # Reward 10 that ends the game now is worth 10; one move later 0.95 * 10.
     config = SearchConfig(simulations=40, discount=0.95)
-    found = search(corridor(steps_to_end), config, {"at": jnp.zeros(2, jnp.int32)}, jax.random.key(0))
+    found = search(corridor(steps_to_end), config, {"at": jnp.zeros(2, jnp.int32)}, jax.random.key(0)[None])
     assert_allclose(found.q[:, 1], expected, rtol=1e-5)
 
 
@@ -124,7 +124,7 @@ def bandit(rewards, prior=None, value=0.0):
 @pytest.mark.parametrize("root", ["puct", "gumbel"])
 def test_visits_add_up_and_illegal_actions_get_none(root):
     model, state = bandit([1.0, 0.0, 5.0, 2.0], prior=[0.5, 0.3, 0.0, 0.2])
-    found = search(model, SearchConfig(simulations=33, root=root), state, jax.random.key(0))
+    found = search(model, SearchConfig(simulations=33, root=root), state, jax.random.key(0)[None])
     assert_array_equal(found.visits.sum(axis=1), 33)
     assert_array_equal(found.visits[:, 2], 0)
 
@@ -132,14 +132,14 @@ def test_visits_add_up_and_illegal_actions_get_none(root):
 @pytest.mark.parametrize("root", ["puct", "gumbel"])
 def test_the_best_move_is_chosen(root):
     model, state = bandit([0.0, 0.1, 1.0, 0.3])
-    found = search(model, SearchConfig(simulations=64, root=root), state, jax.random.key(0))
+    found = search(model, SearchConfig(simulations=64, root=root), state, jax.random.key(0)[None])
     assert_array_equal(found.choice, 2)
 
 
 def test_halving_tries_all_alike_and_then_the_better_half():
     # 16 walks over 4 moves: two rounds of 8. First every move twice, then the best two four times each.
     model, state = bandit([0.0, 10.0, 9.0, 0.1])
-    found = search(model, SearchConfig(simulations=16, root="gumbel"), state, jax.random.key(0))
+    found = search(model, SearchConfig(simulations=16, root="gumbel"), state, jax.random.key(0)[None])
     assert_array_equal(found.visits, [[2, 6, 6, 2]] * 4)
 
 
@@ -147,7 +147,7 @@ def test_an_untried_action_is_worth_its_node_and_not_nothing():
     # All moves pay 5. With so much trust in one move the others are never tried.
     model, state = bandit([5.0, 5.0, 5.0], prior=[0.998, 0.001, 0.001], value=5.0)
     config = SearchConfig(simulations=3, exploration=1.0)
-    found = search(model, config, state, jax.random.key(0))
+    found = search(model, config, state, jax.random.key(0)[None])
     assert_array_equal(found.visits[:, 1:], 0)
     assert_allclose(found.q, 5.0)
 
@@ -155,7 +155,9 @@ def test_an_untried_action_is_worth_its_node_and_not_nothing():
 def test_equal_moves_are_told_apart_by_the_key():
     model, state = bandit([1.0] * 8)
     first = [
-        np.asarray(search(model, SearchConfig(simulations=1), state, jax.random.key(k)).visits).argmax(axis=1)
+        np.asarray(search(model, SearchConfig(simulations=1), state, jax.random.key(k)[None]).visits).argmax(
+            axis=1
+        )
         for k in range(20)
     ]
     assert len(np.unique(first)) >= 6
@@ -164,19 +166,31 @@ def test_equal_moves_are_told_apart_by_the_key():
 def test_searches_of_a_batch_do_not_touch_each_other():
     model, _, _ = world()
     config = SearchConfig(simulations=20)
-    together = search(model, config, {"x": starts(16)}, jax.random.key(0))
-    turned = search(model, config, {"x": starts(16)[::-1]}, jax.random.key(0))
+    together = search(model, config, {"x": starts(16)}, jax.random.key(0)[None])
+    turned = search(model, config, {"x": starts(16)[::-1]}, jax.random.key(0)[None])
     assert_array_equal(together.visits, turned.visits[::-1])
+
+
+def test_each_part_of_a_batch_draws_with_its_own_key():
+    model, _ = bandit([1.0] * 8)
+    state, keys = {"done": jnp.zeros(6, bool)}, jax.random.split(jax.random.key(0), 2)
+    config = SearchConfig(simulations=3)
+    found = search(model, config, state, keys).visits
+    turned = search(model, config, state, keys[::-1]).visits
+    assert_array_equal(jnp.concatenate([found[3:], found[:3]]), turned)
+    assert not np.array_equal(found[:3], found[3:])
 
 
 def test_a_walk_ends_at_the_depth_it_is_allowed():
     model, _, _ = world()
-    found = search(model, SearchConfig(simulations=60, max_depth=2), {"x": starts(8)}, jax.random.key(0))
+    found = search(
+        model, SearchConfig(simulations=60, max_depth=2), {"x": starts(8)}, jax.random.key(0)[None]
+    )
     assert float(found.depth.max()) <= 2
     assert_array_equal(found.visits.sum(axis=1), 60)
 
 
 def test_a_value_that_is_not_a_number_reaches_the_result():
     model, state = bandit([1.0, 2.0], value=jnp.nan)
-    found = search(model, SearchConfig(simulations=4), state, jax.random.key(0))
+    found = search(model, SearchConfig(simulations=4), state, jax.random.key(0)[None])
     assert np.isnan(found.value).all()

@@ -6,7 +6,8 @@ infer, some seats follow orders in a share of the games: they pursue a drawn goa
 which is rewarded for that goal alone. Nothing here has met a scripted player.
 
 Learning, in order: `opponents` (the models, on goals labelled in hindsight), `pursuit` (carrying out
-orders), `policy` (PPO on the rows that were free). When it is scored, a player searches (`planning`).
+orders), `policy` (PPO on the rows that were free; in some games a search decided, and it is followed). When
+it is scored, a player searches (`planning`).
 """
 
 import dataclasses
@@ -63,6 +64,10 @@ class HOPConfig(PPOConfig):
     trees: int = 3  # drawn guesses at what the others want, for each decision
     simulations: int = 32  # walks in each tree
     exploration: float = 1.0  # c of pUCT
+    searched_games: float = 0.125  # share of games in which free seats plan their moves while learning
+    searched_trees: int = 1
+    searched_simulations: int = 16
+    search_weight: float = 1.0  # of following the search where it decided
     open_prior: float = 0.5  # share of chance in what a search tries first, the rest is the policy's
     search_depth: int = 32  # a walk ends here with the critic's value
     root: Literal["puct", "gumbel"] = "puct"
@@ -75,7 +80,7 @@ class HOPConfig(PPOConfig):
         if self.network != "mlp" or self.parameters != "per_agent" or self.value_normalisation:
             raise ValueError("hop has network='mlp', parameters='per_agent' and value_normalisation=false")
         _ = self.search  # checks itself
-        for name in ("ordered_games", "new_company", "pursuit_discount", "open_prior"):
+        for name in ("ordered_games", "new_company", "pursuit_discount", "open_prior", "searched_games"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name}={getattr(self, name)} must lie between 0 and 1")
 
@@ -116,7 +121,7 @@ def hop(env: Environment, seats: tuple[int, ...], config: HOPConfig, run: Plan) 
     return Algorithm(
         init=lambda key: {name: init(stream(key, name)) for name, init in inits.items()},
         remember=lambda num_envs: _remember(parts, num_envs),
-        act=lambda params, memory, timestep, state, key: _act(parts, params, memory, timestep, key),
+        act=lambda *arguments: _act(parts, *arguments),
         watch=lambda params, memory, transition: _watch(parts, params, memory, transition),
         learn=_learn(parts, run),
         play=lambda *arguments: _play(parts, *arguments),
@@ -200,13 +205,38 @@ def _notes(parts: Parts, memory: HOPMemory, timestep: TimeStep) -> dict[str, Arr
     return {"belief": believed, "order": memory.order}
 
 
-def _act(parts: Parts, params: PyTree, memory: HOPMemory, timestep: TimeStep, key: Key):
-    """While learning: some seats follow orders, the others their own policy."""
+def _act(parts: Parts, params: PyTree, memory: HOPMemory, timestep: TimeStep, state, key: Key):
+    """While learning: some seats follow orders, the others their own policy or, in some games, a search."""
     memory = _greeted(parts, params, memory, timestep.first, stream(key, "company"))
     _, free = actor_critic.act(parts.policy, params["policy"], memory, timestep, stream(key, "free"))
     _, told = actor_critic.act(parts.pursuit, params["pursuit"], memory, timestep, stream(key, "told"))
+    free = _with_searched(parts, params, free, timestep, state, stream(key, "search"))
+    told = dataclasses.replace(told, notes=free.notes)
     follows = memory.order != FREE
     return memory, jax.tree.map(lambda a, b: _where(follows, a, b), told, free)
+
+
+def _with_searched(parts: Parts, params: PyTree, free: Decision, timestep: TimeStep, state, key: Key):
+    """The same decisions, but planned in the first few games; notes say where."""
+    config, num_envs = parts.config, timestep.first.shape[0]
+    games = round(num_envs * config.searched_games)
+    searched = jnp.broadcast_to((jnp.arange(num_envs) < games)[:, None], free.action.shape)
+    free = dataclasses.replace(free, notes=free.notes | {"searched": searched})
+    if games == 0:
+        return free
+    plan_key, draw_key = stream(key, "plan"), stream(key, "draw")
+    belief, timestep, state = jax.tree.map(lambda x: x[:games], (free.notes["belief"], timestep, state))
+    settings = dataclasses.replace(config.search, simulations=config.searched_simulations)
+    plans = _planned(parts, params, config.searched_trees, settings, belief, timestep, state, plan_key)
+    policy = plans.visits / jnp.sum(plans.visits, axis=-1, keepdims=True)
+    action = actor_critic.draw_actions(draw_key, params["policy"].own["seat"]["identity"], policy)
+    chance = jnp.sum(jnp.where(jax.nn.one_hot(action, policy.shape[-1], dtype=bool), policy, 0.0), axis=-1)
+    return dataclasses.replace(
+        free,
+        action=free.action.at[:games].set(action),
+        log_prob=free.log_prob.at[:games].set(jnp.log(jnp.maximum(chance, 1e-9))),
+        policy=free.policy.at[:games].set(policy),
+    )
 
 
 def _where(mask: Bool[Array, "env seat"], yes: Array, no: Array) -> Array:
@@ -219,21 +249,29 @@ def _play(parts: Parts, params: PyTree, memory: HOPMemory, timestep: TimeStep, s
     _, decision = actor_critic.act(parts.policy, params["policy"], memory, timestep, stream(key, "free"))
     if parts.config.acts == "network":
         return memory, decision
-    plans = plan(
-        Table(parts.env, parts.models, parts.config.trees, parts.config.open_prior),
-        parts.seats,
-        parts.config.search,
-        lambda rows: _think(parts, params["policy"], rows),
-        parts.policy.sharing.weights(params["opponents"]),
-        decision.notes["belief"],
-        timestep,
-        state,
-        stream(key, "search"),
-    )
+    config = parts.config
+    belief = decision.notes["belief"]
+    key = stream(key, "search")
+    plans = _planned(parts, params, config.trees, config.search, belief, timestep, state, key)
     action = CHOICES[parts.config.choose](plans, parts.config.trees)
     policy = jax.nn.one_hot(action, plans.q.shape[-1])
     notes = decision.notes | {"search/q": plans.q, "search/visits": plans.visits}
     return memory, Decision(action, jnp.zeros(action.shape), policy, notes)
+
+
+def _planned(parts: Parts, params: PyTree, trees: int, settings: SearchConfig, belief, timestep, state, key):
+    identity = params["policy"].own["seat"]["identity"]
+    return plan(
+        Table(parts.env, parts.models, trees, parts.config.open_prior),
+        parts.seats,
+        settings,
+        lambda rows: _think(parts, params["policy"], rows),
+        parts.policy.sharing.weights(params["opponents"]),
+        belief,
+        timestep,
+        state,
+        jax.vmap(jax.random.fold_in, (None, 0))(key, identity),
+    )
 
 
 def _think(parts: Parts, params: Seated, rows: Float[Array, "seat row feature"]):
@@ -331,7 +369,14 @@ def _learn(parts: Parts, run: Plan):
         entropy_weight=config.pursuit_entropy,
         learning_reward="own",
     )
-    lessons = {"policy": Lesson(is_free, usual.reward), "pursuit": Lesson(is_ordered, carried_out)}
+
+    def was_searched(steps: Transition, seats: tuple[int, ...]) -> Array:
+        return steps.decision.notes["searched"]
+
+    lessons = {
+        "policy": Lesson(is_free, usual.reward, was_searched if config.searched_games else None),
+        "pursuit": Lesson(is_ordered, carried_out),
+    }
     stages = {
         "opponents": opponent_stage(parts.env, parts.models, parts.policy.sharing, config, run),
         "pursuit": renamed_metrics(

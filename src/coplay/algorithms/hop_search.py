@@ -17,7 +17,7 @@ from coplay.algorithms.losses import log_policy
 from coplay.opponents.belief import NEVER
 from coplay.opponents.goal_policy import NEVER as ILLEGAL
 from coplay.opponents.goal_policy import Models, logits_of, wishes
-from coplay.planning.search import Model, Outlook, SearchConfig, search
+from coplay.planning.search import Model, Outlook, SearchConfig, drawn, search
 from coplay.types import Environment, EnvState, Key, PyTree, TimeStep, pytree
 
 Networks = Any  # own rows with goals [seat, row, feature] -> logits, value
@@ -103,20 +103,24 @@ def plan(
     belief: Float[Array, "env seat other goal"],
     timestep: TimeStep,
     state: EnvState,
-    key: Key,
+    keys: Key,
 ) -> Plans:
-    """Search for every seat of every game; `networks` read a planner's row and its co-players' goals."""
-    draw_key, search_key = jax.random.split(key)
+    """Search for every seat of every game; `networks` read a planner's row and its co-players' goals.
+
+    `keys` are the seats' own.
+    """
+    split = jax.vmap(jax.random.split, out_axes=1)(keys)
+    draw_keys, search_keys = split[0], split[1]
     believed = table.spread_seats(belief)
     # The greatest of log probability + Gumbel noise is a draw; the order of the rest is a draw without it.
-    wants = jnp.log(jnp.maximum(believed, 1e-9)) + jax.random.gumbel(draw_key, believed.shape)
+    wants = jnp.log(jnp.maximum(believed, 1e-9)) + drawn(jax.random.gumbel, draw_keys, believed.shape)
     state, timestep = jax.tree.map(table.spread, (state, timestep))
     start = Arrived(state, timestep, wants)
     world = Model(
-        look=lambda arrived, key: _look(table, np.array(seats), networks, weights, arrived, key),
-        step=lambda node, action, key: _step(table, np.array(seats), node, action, key),
+        look=lambda arrived, keys: _look(table, np.array(seats), networks, weights, arrived, keys),
+        step=lambda node, action, keys: _step(table, np.array(seats), node, action, keys),
     )
-    found = search(world, config, start, search_key)
+    found = search(world, config, start, search_keys)
     visits, q = table.gathered(found.visits), table.gathered(found.q)
     is_chosen = jax.nn.one_hot(jnp.argmax(jnp.sum(visits, axis=2), axis=-1), q.shape[-1], dtype=bool)
     of_chosen = jnp.sum(jnp.where(is_chosen[:, :, None], q, 0.0), axis=-1)
@@ -128,7 +132,7 @@ def plan(
     )
 
 
-def _look(table: Table, seats: np.ndarray, networks: Networks, weights, arrived: Arrived, key: Key):
+def _look(table: Table, seats: np.ndarray, networks: Networks, weights, arrived: Arrived, keys: Key):
     """What the planner thinks of a moment, and what the others do in it."""
     timestep = arrived.timestep
     wished = wishes(table.env.goals, timestep)
@@ -137,7 +141,7 @@ def _look(table: Table, seats: np.ndarray, networks: Networks, weights, arrived:
     description = table.others(wished.description)
     goal = jnp.sum(jnp.where(is_wanted[..., None], description, 0.0), axis=-2)
     seen = jnp.concatenate([table.others(timestep.observation), legal.astype(jnp.float32), goal], axis=-1)
-    others = _draw(table, weights, seen, legal, is_wanted, key)
+    others = _draw(table, weights, seen, legal, is_wanted, keys)
     is_here = table.others(timestep.active)
     told = jnp.where(is_here[..., None], is_wanted, 0.0).reshape(is_here.shape[0], -1)
     row, own_legal = table.own(timestep.observation, seats), table.own(timestep.legal, seats)
@@ -158,7 +162,7 @@ def _wanted(
     return jax.nn.one_hot(best, wants.shape[-1], dtype=bool)
 
 
-def _draw(table: Table, weights: PyTree, seen: Array, legal: Array, is_wanted: Array, key: Key):
+def _draw(table: Table, weights: PyTree, seen: Array, legal: Array, is_wanted: Array, keys: Key):
     """One action for each co-player, by its model."""
     by_pair = jnp.swapaxes(table.by_seat(seen), 1, 2)  # [seat, other, row, feature]
     logits = jax.vmap(jax.vmap(lambda w, x: logits_of(table.models, w, x)))(weights, by_pair)
@@ -166,7 +170,7 @@ def _draw(table: Table, weights: PyTree, seen: Array, legal: Array, is_wanted: A
     aimless = list(table.env.goals.aimless)
     if aimless:
         logits = jnp.where(jnp.any(is_wanted[..., np.array(aimless)], axis=-1, keepdims=True), 0.0, logits)
-    noise = jax.random.gumbel(key, logits.shape)
+    noise = drawn(jax.random.gumbel, keys, logits.shape)
     return jnp.argmax(jnp.where(legal, logits, ILLEGAL) + noise, axis=-1).astype(jnp.int32)
 
 
@@ -180,10 +184,10 @@ def _everyone(table: Table, others: Int[Array, "search other"]) -> Int[Array, "s
     return jnp.concatenate(rows)
 
 
-def _step(table: Table, seats: np.ndarray, node: Node, action: Int[Array, " search"], key: Key):
+def _step(table: Table, seats: np.ndarray, node: Node, action: Int[Array, " search"], keys: Key):
     is_own = np.repeat(seats, action.shape[0] // len(seats))[:, None] == np.arange(node.moves.shape[1])[None]
     joint = jnp.where(is_own, action[:, None], node.moves)
-    keys = jax.random.split(key, action.shape[0])
-    state, after = jax.vmap(table.env.step)(node.state, joint, keys)
+    step_keys = jax.vmap(lambda key: jax.random.split(key, action.shape[0] // len(seats)))(keys).ravel()
+    state, after = jax.vmap(table.env.step)(node.state, joint, step_keys)
     reward, ended = table.own(after.reward, seats), table.own(after.terminated, seats)
     return Arrived(state, after, node.wants), reward, ended

@@ -20,6 +20,22 @@ class PolicyRows:
     counts: Bool[Array, "*rows"]
 
 
+@pytree
+class TaughtRows:
+    """Rows that a search decided, and how."""
+
+    is_taught: Bool[Array, "*rows"]
+    policy: Float[Array, "*rows action"]  # how often the search went each way
+
+
+def taught_loss(
+    logits: Float[Array, "*rows action"], legal: Bool[Array, "*rows action"], taught: TaughtRows
+) -> Float[Array, ""]:
+    """Cross-entropy of the search's policy and the network's, as a sum over the rows that were searched."""
+    surprise = -jnp.sum(jnp.where(legal, taught.policy * log_policy(logits, legal), 0.0), axis=-1)
+    return jnp.sum(jnp.where(taught.is_taught, surprise, 0.0))
+
+
 def log_policy(
     logits: Float[Array, "*rows action"], legal: Bool[Array, "*rows action"]
 ) -> Float[Array, "*rows action"]:

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from coplay.algorithms import value_scale
 from coplay.algorithms.actor_critic import ActorCritic, actor_critic, as_algorithm, memory_of, sequences
-from coplay.algorithms.losses import clipped_policy_loss, clipped_value_loss
+from coplay.algorithms.losses import TaughtRows, clipped_policy_loss, clipped_value_loss, taught_loss
 from coplay.algorithms.rewards import learning_reward
 from coplay.algorithms.targets import Batch, Lesson, make_batch, usual_lesson
 from coplay.algorithms.views import View, joint_view, own_view
@@ -65,6 +65,9 @@ class MAPPOConfig(PPOConfig):
     learning_rate: float = 5e-4
     value_weight: float = 1.0
     max_grad_norm: float = 10.0
+
+
+FREE_ROWS = "rows"  # figure: how many rows the policy decided itself
 
 
 class Plan(NamedTuple):
@@ -140,19 +143,25 @@ def _loss(model: ActorCritic, config: PPOConfig, weights, batch: Batch) -> tuple
 
     logits = read("policy", batch.policy_input)
     value = read("critic", batch.policy_input if model.same_view else batch.critic_input)[..., 0]
-    logits, rows, value, old_value, target = jax.tree.map(
-        lambda x: x.reshape(-1, *x.shape[3:]), (logits, batch.policy, value, batch.value, batch.target)
+    logits, rows, taught, value, old_value, target = jax.tree.map(
+        lambda x: x.reshape(-1, *x.shape[3:]),
+        (logits, batch.policy, batch.taught, value, batch.value, batch.target),
     )
-    policy_loss, entropy, figures = clipped_policy_loss(logits, rows, config.clip)
     value_loss = clipped_value_loss(value, old_value, target, rows.counts, config.value_clip, config.huber)
-    terms = {"policy": policy_loss, "entropy": entropy, "value": value_loss}
-    loss = sum(weight * terms[name] for name, weight in loss_terms(config).items())
-    return jnp.asarray(loss), figures | {"value/loss": value_loss}
+    terms = {"value": value_loss}
+    if isinstance(taught, TaughtRows):
+        terms["search"] = taught_loss(logits, rows.legal, taught)
+        rows = dataclasses.replace(rows, counts=rows.counts & ~taught.is_taught)
+    terms["policy"], terms["entropy"], figures = clipped_policy_loss(logits, rows, config.clip)
+    loss = sum(weight * terms[name] for name, weight in loss_terms(config).items() if name in terms)
+    figures |= {f"{name}/loss": terms[name] for name in ("value", "search") if name in terms}
+    return jnp.asarray(loss), figures | {FREE_ROWS: jnp.sum(rows.counts, dtype=jnp.float32)}
 
 
 def loss_terms(config: PPOConfig) -> dict[str, float]:
     """What the loss is made of, and with which weight; a term of weight 0 is left out of the program."""
     terms = {"policy": 1.0, "entropy": -config.entropy_weight, "value": config.value_weight}
+    terms |= {"search": getattr(config, "search_weight", 0.0)}
     return {name: weight for name, weight in terms.items() if weight}
 
 
@@ -161,9 +170,15 @@ def _counted(batch: Batch) -> Float[Array, ""]:
 
 
 def _named(sums: Metrics) -> Metrics:
-    """`fit` names gradients by network; metrics speak of policy and value."""
+    """Figures of policy and search per row that each decided; gradients by the network they move."""
     names = {"grad_norm/policy": "policy/grad_norm", "grad_norm/critic": "value/grad_norm"}
-    return {names.get(name, name): value for name, value in sums.items()}
+    shares = {"policy": sums[FREE_ROWS], "search": 1.0 - sums[FREE_ROWS]}  # of the rows that count
+
+    def per_row(name: str) -> Array:
+        share = shares.get(name.partition("/")[0])
+        return sums[name] if share is None else sums[name] / jnp.maximum(share, 1e-6)
+
+    return {names.get(name, name): per_row(name) for name in sums if name != FREE_ROWS}
 
 
 def _counters(config: PPOConfig, samples: Float[Array, "*group"]) -> Metrics:

@@ -18,7 +18,7 @@ from coplay.algorithms.actor_critic import (
     sequences,
     to_columns,
 )
-from coplay.algorithms.losses import PolicyRows
+from coplay.algorithms.losses import PolicyRows, TaughtRows
 from coplay.algorithms.returns import RETURNS
 from coplay.algorithms.rewards import learning_reward, outlives_players
 from coplay.algorithms.value_scale import ValueScale
@@ -35,6 +35,7 @@ class Batch:
     policy_input: Float[Array, "*rows feature"]
     critic_input: Float[Array, "*rows view"] | tuple[()]  # () where it is the policy's
     policy: PolicyRows
+    taught: TaughtRows | tuple[()]  # () where nothing was searched
     value: Float[Array, "*rows"]  # predicted before the update, normalised
     target: Float[Array, "*rows"]  # normalised
     first: Bool[Array, "*columns"]
@@ -62,6 +63,7 @@ class Lesson(NamedTuple):
 
     rows: Callable
     reward: Callable
+    searched: Callable | None = None  # where a search decided: its policy teaches, not the reward
 
 
 def in_the_game(steps: Transition, seats: tuple[int, ...]) -> Bool[Array, "time env seat"]:
@@ -107,12 +109,21 @@ def make_batch(
             advantage=each(_standardised)(played.columns(advantage), counted),
             counts=counted,
         ),
+        taught=_taught(played, lesson, counts),
         value=normal,
         target=each(value_scale.normalised)(scale, returns),
         first=model.sharing.alike(to_columns(steps.before.first, played.length), len(model.seats)),
         memory=memory,
     )
     return batch, scale, each(_value_fit)(played.columns(value), returns, counted)
+
+
+def _taught(played: Round, lesson: Lesson, counts: Bool[Array, "time env seat"]) -> TaughtRows | tuple[()]:
+    if lesson.searched is None:
+        return ()
+    steps, model = played.trajectory.steps, played.model
+    is_taught = counts & lesson.searched(steps, model.seats)
+    return TaughtRows(played.columns(is_taught), played.columns(steps.decision.policy[..., model.index, :]))
 
 
 def _column_memory(model: ActorCritic, trajectory: Trajectory) -> Memory:

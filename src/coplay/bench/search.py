@@ -82,7 +82,7 @@ def _model() -> Model:
 
 def _visits(start: jax.Array) -> jax.Array:
     config = SearchConfig(simulations=SIMULATIONS, discount=DISCOUNT, max_depth=SIMULATIONS)
-    return search(_model(), config, {"x": start}, jax.random.key(2)).visits
+    return search(_model(), config, {"x": start}, jax.random.key(2)[None]).visits
 
 
 def _ours() -> Callable[[jax.Array], Any]:

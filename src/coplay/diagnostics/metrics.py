@@ -20,6 +20,7 @@ METRICS: dict[str, str] = {
     "value/prediction_std": "Spread of predicted returns.",
     "count/updates/policy": "Optimiser steps in a round, per agent.",
     "opponents/<j>/surprise": "Mean nats by which the j-th player on surprised its model, goal known.",
+    "search/loss": "Cross-entropy of the policy and the search, where the search decided.",
     "count/samples/opponents": "Labelled steps in a round that an agent's models of others learned from.",
     "pursuit/<area>_<thing>": "The same as <area>/<thing>, of carrying out orders instead of playing freely.",
     "count/samples/policy": "Active rows times epochs in a round, of all agents that share the weights.",

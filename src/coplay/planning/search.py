@@ -33,8 +33,8 @@ from coplay.types import Key, PyTree, pytree
 class Model(NamedTuple):
     """The world of a search, for a whole batch at once. States are pytrees of plain arrays."""
 
-    look: Callable  # state, key -> state, Outlook; may note in the state what it drew for this node
-    step: Callable  # state, action [search], key -> state, reward [search], is_over [search]
+    look: Callable  # state, keys [group] -> state, Outlook; may note in the state what it drew for this node
+    step: Callable  # state, action [search], keys [group] -> state, reward [search], is_over [search]
 
 
 @pytree
@@ -83,21 +83,26 @@ class Chance:
     gumbel: Float[Array, "action search"]
 
 
-def search(model: Model, config: SearchConfig, state: PyTree, key: Key) -> Searched:
-    """`config.simulations` walks from `state`, in every search of the batch."""
-    root_key, tie_key, gumbel_key, walk_key = jax.random.split(key, 4)
-    state, outlook = model.look(state, root_key)
+def search(model: Model, config: SearchConfig, state: PyTree, keys: Key) -> Searched:
+    """`config.simulations` walks from `state`, in every search of the batch.
+
+    `keys` [group] are for equal parts of the batch, in order: a part's draws go with its key.
+    """
+    root_keys, tie_keys, gumbel_keys, walk_keys = _split(keys, 4)
+    state, outlook = model.look(state, root_keys)
     batch, num_actions = outlook.prior.shape
+    shape = (num_actions, batch)
     chance = Chance(
-        tie=TIE * jax.random.uniform(tie_key, (num_actions, batch)),
-        gumbel=jax.random.gumbel(gumbel_key, (num_actions, batch)),
+        tie=TIE * drawn(jax.random.uniform, tie_keys, shape, axis=1),
+        gumbel=drawn(jax.random.gumbel, gumbel_keys, shape, axis=1),
     )
     frame = Frame(model, config, packing_of(state), chance, jnp.arange(batch, dtype=jnp.int32))
     tree = frame.planted(state, outlook)
 
     def one_simulation(index, carry):
         tree, path, depth = carry
-        tree, path = frame.simulate(tree, path, index + 1, jax.random.fold_in(walk_key, index))
+        keys = jax.vmap(jax.random.fold_in, (0, None))(walk_keys, index)
+        tree, path = frame.simulate(tree, path, index + 1, keys)
         return tree, path, depth + path.length
 
     start = (tree, trees.empty_path(config.max_depth, batch), jnp.zeros(batch, jnp.int32))
@@ -111,6 +116,19 @@ def search(model: Model, config: SearchConfig, state: PyTree, key: Key) -> Searc
         depth=depth / config.simulations,
         choice=most_visited(root, frame.preference(root)),
     )
+
+
+def _split(keys: Key, count: int) -> list[Key]:
+    split = jax.vmap(lambda key: jax.random.split(key, count), out_axes=1)(keys)
+    return [split[index] for index in range(count)]
+
+
+def drawn(draw: Callable, keys: Key, shape: tuple[int, ...], axis: int = 0) -> Array:
+    """Draws of that shape, whose axis of searches is made of equal parts, one for each key."""
+    part = list(shape)
+    part[axis] = shape[axis] // keys.shape[0]
+    each = jax.vmap(lambda key: draw(key, tuple(part)), out_axes=axis)(keys)
+    return each.reshape(shape)
 
 
 class Frame(NamedTuple):
@@ -133,15 +151,15 @@ class Frame(NamedTuple):
         tree = self.grown(tree, jnp.int32(0), outlook, jnp.zeros(self.batch), state)
         return self.with_root_marked(tree, jnp.int32(0))
 
-    def simulate(self, tree: Tree, path: Path, number: Int[Array, ""], key: Key) -> tuple[Tree, Path]:
+    def simulate(self, tree: Tree, path: Path, number: Int[Array, ""], keys: Key) -> tuple[Tree, Path]:
         """One walk down, one new node called `number`, and the walk's return counted on its way."""
-        step_key, look_key = jax.random.split(key)
+        step_keys, look_keys = _split(keys, 2)
         path = self.walk(tree, path)
         row = trees.take(path.row.ravel(), (path.length - 1) * self.batch + self.searches)
         action, _ = trees.read_mark(tree, row)
         state = trees.states_at(tree, self.packing, row)
-        state, reward, is_over = self.model.step(state, action, step_key)
-        state, outlook = self.model.look(state, look_key)
+        state, reward, is_over = self.model.step(state, action, step_keys)
+        state, outlook = self.model.look(state, look_keys)
         tree = self.grown(tree, number, outlook, reward, state)
         # An ended game has no node to go on from: the action stays without a child and is taken anew.
         child = jnp.where(is_over, NO_CHILD, number)
@@ -154,14 +172,15 @@ class Frame(NamedTuple):
         prior = jnp.where(outlook.legal, outlook.prior, -1.0).T
         zeros = jnp.zeros_like(prior)
         nodes = Nodes(prior, zeros, zeros, jnp.ones_like(reward), outlook.value)
-        return trees.add(tree, number, nodes, reward, self.choice(nodes), self.packing.pack(state))
+        return trees.add(
+            tree, number, nodes, reward, self.choice(nodes, self.chance.tie), self.packing.pack(state)
+        )
 
     # --- marks ---
 
-    def choice(self, nodes: Nodes) -> Int[Array, " node"]:
+    def choice(self, nodes: Nodes, tie: Float[Array, "action node"]) -> Int[Array, " node"]:
         """What pUCT tries next."""
-        scores = puct_scores(nodes, self.config.exploration, self.config.q_mode)
-        return best_action(scores, self.chance.tie)
+        return best_action(puct_scores(nodes, self.config.exploration, self.config.q_mode), tie)
 
     def with_root_marked(self, tree: Tree, made: Int[Array, ""]) -> Tree:
         """Gumbel's choice at the root after so many simulations; pUCT's is marked as anywhere else."""
@@ -229,12 +248,12 @@ class Frame(NamedTuple):
             depth = jnp.where(is_real, place - (ends[search] - path.length[search]), 0)
             at = depth * self.batch + search
             row, returned = trees.take(path.row.ravel(), at), trees.take(path.returned.ravel(), at)
-            return self.visited(tree, row, returned, is_real), first + self.batch
+            return self.visited(tree, search, row, returned, is_real), first + self.batch
 
         start = (tree, jnp.int32(0))
         return jax.lax.while_loop(lambda carry: carry[1] < ends[-1], one_piece, start)[0]
 
-    def visited(self, tree: Tree, row, returned, is_real: Bool[Array, " node"]) -> Tree:
+    def visited(self, tree: Tree, search, row, returned, is_real: Bool[Array, " node"]) -> Tree:
         """One more visit of some nodes and of the action marked there; then they are marked anew."""
         action, _ = trees.read_mark(tree, row)
         old = trees.nodes_at(tree, row)
@@ -250,7 +269,7 @@ class Frame(NamedTuple):
             count=trees.put(tree.count, row, count),
             value=trees.put(tree.value, row, value),
         )
-        return self.marked(tree, row, self.choice(new))
+        return self.marked(tree, row, self.choice(new, self.chance.tie[:, search]))
 
 
 def _with_edge(tree: Tree, row, action, new: Nodes, taken: Bool[Array, "action node"]) -> Array:
