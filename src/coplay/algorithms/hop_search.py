@@ -2,7 +2,7 @@
 
 For every tree the co-players' goals are drawn once from the beliefs; inside the tree they act by their models
 towards those goals, and only the planner's own moves branch. Searches of all seats, games and trees are one
-batch. The planner steps the game's own state, so it sees everything; reports say so.
+batch. The planner steps the game's own state, so it sees everything.
 """
 
 import dataclasses
@@ -47,8 +47,6 @@ class Plans:
 
     visits: Float[Array, "env seat action"]  # summed
     q: Float[Array, "env seat action"]  # mean over trees
-    depth: Float[Array, "env seat"]
-    disagreement: Float[Array, "env seat"]  # spread of the trees' Q of the chosen action
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,14 +120,7 @@ def plan(
     )
     found = search(world, config, start, search_keys)
     visits, q = table.gathered(found.visits), table.gathered(found.q)
-    is_chosen = jax.nn.one_hot(jnp.argmax(jnp.sum(visits, axis=2), axis=-1), q.shape[-1], dtype=bool)
-    of_chosen = jnp.sum(jnp.where(is_chosen[:, :, None], q, 0.0), axis=-1)
-    return Plans(
-        visits=jnp.sum(visits, axis=2),
-        q=jnp.mean(q, axis=2),
-        depth=jnp.mean(table.gathered(found.depth), axis=2),
-        disagreement=jnp.std(of_chosen, axis=2),
-    )
+    return Plans(visits=jnp.sum(visits, axis=2), q=jnp.mean(q, axis=2))
 
 
 def _look(table: Table, seats: np.ndarray, networks: Networks, weights, arrived: Arrived, keys: Key):

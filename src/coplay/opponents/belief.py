@@ -11,7 +11,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from coplay.opponents.goals import UNKNOWN
-from coplay.types import PyTree
 
 FLOOR = 0.02  # share of chance in every likelihood, so that one surprise never kills a goal
 NEVER = -1e9  # log of a probability that is 0
@@ -112,5 +111,3 @@ BETWEEN: dict[str, Callable[[int], Between]] = {
     "sticky": sticky,
     "none": nothing_kept,
 }
-
-Kept = PyTree

@@ -1,8 +1,8 @@
 """Models of co-players that are told a goal: what would this one do, if it wanted that?
 
 Every player has one network for each co-player, in the order they sit after it. A network reads the
-co-player's own row (full observability is assumed, and reports say so), what it may do, and a goal's
-description as seen from its seat.
+co-player's own row (full observability is assumed), what it may do, and a goal's description as seen from
+its seat.
 """
 
 from typing import NamedTuple
