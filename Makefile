@@ -5,7 +5,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-export COPLAY_CACHE ?= $(CURDIR)/.cache/jax
+export COPLAY_CACHE ?= $(CURDIR)/.cache
 
 .PHONY: quickstart test lint fast docs clean
 

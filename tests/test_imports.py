@@ -28,6 +28,7 @@ MAY_IMPORT = {
     "plan": LEAVES | {"algorithms", "experiment", "training"},
     "reports": LEAVES | {"training"},  # run folders on disk: no experiment, no algorithm
     "runs": LEAVES | {"experiment", "plan", "training", "evaluation", "players", "reports"},
+    "meetings": LEAVES | {"experiment", "training", "evaluation", "players", "runs"},
     "bench": LEAVES | {"envs", "experiment", "planning", "training"},
 }
 

@@ -61,3 +61,9 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def cache_folder() -> Path:
+    """Where coplay keeps what it can make again: $COPLAY_CACHE, or a folder in the user's cache."""
+    default = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "coplay"
+    return Path(os.environ.get("COPLAY_CACHE", default))

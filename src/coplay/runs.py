@@ -26,7 +26,7 @@ from coplay.training import checkpoint, loop
 from coplay.training.devices import prepare
 from coplay.training.loop import Finished, Job, Progress
 from coplay.training.run_folder import RunFolder, collect_versions, default_name
-from coplay.types import stream
+from coplay.types import pytree, stream
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,6 +162,27 @@ def _restore(folder: RunFolder, work: Job) -> tuple[Any, int]:
     like = loop.start(work, loop.stretch_at(work.stretches, updates))
     state, meta = checkpoint.load(folder.checkpoints, like)
     return state, meta["updates"]
+
+
+@pytree
+class Weights:
+    """All that is left of a state in an exported run."""
+
+    params: Any
+
+
+def export(name: str, out: str | Path, made_by: str = "") -> RunFolder:
+    """One seed's weights as a small run folder of its own: to share or to meet, not to go on from."""
+    reference = experiments.parse_run(name)
+    run = load(reference.path)
+    index = _seed_index(run, reference.seed)
+    loaded = experiments.load_params(experiments.build(run.experiment), run.folder, reference.best)
+    own = jax.tree.map(lambda x: x[index : index + 1], loaded.params)
+    alone = dataclasses.replace(run.experiment, seeds=1, seed=run.experiment.seed + index)
+    told = {"exported_from": Path(name).name, "made_by": made_by} | run.folder.versions
+    folder = RunFolder.create(out, experiments.as_toml(alone), told)
+    checkpoint.save(folder.checkpoints, loaded.step, Weights(own), loaded.meta)
+    return folder
 
 
 # --- scores --------------------------------------------------------------------------------------

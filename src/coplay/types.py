@@ -60,13 +60,24 @@ class TimeStep:
 
 
 @pytree
+class Thoughts:
+    """What players had in mind, for scores and pictures; () where nobody tells. Co-players are listed in the
+    order they sit after a player, and a player that tells nothing has -1 or NaN in its place."""
+
+    goal: Int[Array, "*batch agent"] | tuple[()] = ()  # what it is after, a place in env.goals
+    belief: Float[Array, "*batch agent other goal"] | tuple[()] = ()  # what the others are after
+    prediction: Float[Array, "*batch agent other action"] | tuple[()] = ()  # what they will do now
+
+
+@pytree
 class Decision:
     """What the agents did, and how likely they were to do it."""
 
     action: Int[Array, "*batch agent"]
     log_prob: Float[Array, "*batch agent"]
     policy: Float[Array, "*batch agent action"]  # probabilities, 0 where illegal
-    notes: PyTree = ()  # what it was based on (beliefs, orders), for its own learning and for pictures
+    notes: PyTree = ()  # what it was based on (beliefs, orders), for its own learning
+    thoughts: Thoughts = Thoughts()
 
 
 @pytree
@@ -162,6 +173,7 @@ class Algorithm(NamedTuple):
     watch: Callable  # params, memory, transition -> memory (what happened, before any reset)
     learn: Stage
     play: Callable | None = None  # acts when it counts, if otherwise than while learning
+    told: Callable | None = None  # memory, goals [env, agent] -> memory: somebody says what all are after
 
 
 def as_played(algorithm: Algorithm) -> Algorithm:

@@ -42,16 +42,15 @@ def rounds():
     return algorithm, params, first, second
 
 
-def test_orders_leave_somebody_free_and_favour_no_seat():
+def test_orders_go_to_a_share_of_the_games_and_favour_no_seat():
     parts, _ = _parts(game(), SEATS, CONFIG)
     draws = jax.random.uniform(jax.random.key(0), (40_000, 5))
     order = np.asarray(_drawn_orders(parts, jnp.arange(4), draws, jax.random.key(1)))
-    assert (order == FREE).any(axis=1).all()
     assert_allclose((order != FREE).any(axis=1).mean(), CONFIG.ordered_games, atol=0.01)
     shares = [(order == goal).mean(axis=0) for goal in (0, 1)]
     assert np.ptp(shares) < 0.015
     alone_among_hares = ((order[:, 1:] == 1).all(axis=1) & (order[:, 0] == FREE)).mean()
-    assert_allclose(alone_among_hares, 0.75 * 2 / 3 / 4 * 0.3125, atol=0.004)
+    assert_allclose(alone_among_hares, 0.75 * 5 / 8 / 4 * 0.3125, atol=0.004)
 
 
 def test_a_single_learner_among_others_is_free():
@@ -92,7 +91,7 @@ def test_models_learn_from_labelled_steps_of_players_in_the_game_and_from_no_oth
     _, _, first, second = rounds()
     env = game()
     parts, _ = _parts(env, SEATS, CONFIG)
-    before, now = _played(env, first), _played(env, second)
+    before, now = _played(env, parts.models, first), _played(env, parts.models, second)
     label = _labels(before, now)
     rows = _rows(parts.models, before, label)
     by_hand = _labels_by_hand(first, second)

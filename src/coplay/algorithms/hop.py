@@ -25,9 +25,9 @@ from coplay.algorithms.opponent_stage import opponent_stage
 from coplay.algorithms.ppo import Plan, PPOConfig, ppo_stage
 from coplay.algorithms.targets import Lesson, in_the_game, usual_lesson
 from coplay.errors import BadInput
-from coplay.opponents.belief import BETWEEN, Between
-from coplay.opponents.goal_policy import Models, models_of, wishes
-from coplay.opponents.goals import shown_goals
+from coplay.opponents.belief import BETWEEN, NEVER, Between
+from coplay.opponents.goal_policy import Models, models_of, policies, wishes
+from coplay.opponents.goals import UNKNOWN, shown_goals
 from coplay.opponents.minds import Mind, beliefs, chosen, open_mind, watched
 from coplay.planning.search import SearchConfig
 from coplay.training.stages import in_order, on, renamed_metrics
@@ -35,9 +35,11 @@ from coplay.types import (
     Algorithm,
     Decision,
     Environment,
+    Goals,
     Key,
     PyTree,
     Seated,
+    Thoughts,
     TimeStep,
     Transition,
     pytree,
@@ -52,6 +54,8 @@ class HOPConfig(PPOConfig):
     model_hidden: tuple[int, ...] = (64, 64)  # widths of the co-players' models
     model_learning_rate: float = 1e-3
     model_epochs: int = 2  # passes over each labelled round
+    models: Literal["goals", "direct"] = "goals"  # told what a co-player is after, or not
+    within: Literal["bayes", "none"] = "bayes"  # how beliefs move in an episode
     between: Literal["counters", "average", "sticky", "none"] = "counters"  # memory between episodes
     ordered_games: float = 0.75  # share of games in which some seats follow orders
     new_company: float = 0.1  # chance that an episode begins with new orders and open minds
@@ -64,6 +68,7 @@ class HOPConfig(PPOConfig):
     trees: int = 3  # drawn guesses at what the others want, for each decision
     simulations: int = 32  # walks in each tree
     exploration: float = 1.0  # c of pUCT
+    company: Literal["models", "random", "self"] = "models"  # who acts for the others in a search
     searched_games: float = 0.125  # share of games in which free seats plan their moves while learning
     searched_trees: int = 1
     searched_simulations: int = 16
@@ -125,25 +130,25 @@ def hop(env: Environment, seats: tuple[int, ...], config: HOPConfig, run: Plan) 
         watch=lambda params, memory, transition: _watch(parts, params, memory, transition),
         learn=_learn(parts, run),
         play=lambda *arguments: _play(parts, *arguments),
+        told=lambda memory, goals: _told(parts, memory, goals),
     )
 
 
 def _parts(env: Environment, seats: tuple[int, ...], config: HOPConfig):
-    models, init_models = models_of(env, seats, config.model_hidden)
+    models, init_models = models_of(env, seats, config.model_hidden, config.models == "goals")
     num_goals, others = len(env.goals.names), env.num_agents - 1
     notes = {
         "belief": jax.ShapeDtypeStruct((len(seats), others, num_goals), jnp.float32),
         "order": jax.ShapeDtypeStruct((len(seats),), jnp.int32),
     }
 
-    def networks(view):
-        return actor_critic.actor_critic(
-            env, seats, config, {"policy": view, "critic": view}, notice=lambda *_: {}, notes=notes
-        )
+    def networks(policy, critic):
+        views = {"policy": policy, "critic": critic}
+        return actor_critic.actor_critic(env, seats, config, views, notice=lambda *_: {}, notes=notes)
 
-    belief_view, order_view = _belief_view(models), _order_view(env)
-    policy, init_policy = networks(belief_view)
-    pursuit, init_pursuit = networks(order_view)
+    order_view = _order_view(env)
+    policy, init_policy = networks(_belief_view(models), _worth_view(env, models))
+    pursuit, init_pursuit = networks(order_view, order_view)
     parts = Parts(env, seats, config, models, BETWEEN[config.between](num_goals), policy, pursuit)
 
     def notice(params, memory: HOPMemory, timestep: TimeStep):
@@ -171,16 +176,33 @@ def _belief_view(models: Models):
     return view
 
 
+def _worth_view(env: Environment, models: Models):
+    """The same, and the order one is under: what is it worth to be free here, what to be after that?"""
+    believed = _belief_view(models)
+
+    def view(timestep: TimeStep, notes: PyTree, seats: tuple[int, ...]) -> Float[Array, "*batch seat row"]:
+        order = _ordered(env.goals, timestep, notes["order"], seats)
+        return jnp.concatenate([believed(timestep, notes, seats), order], axis=-1)
+
+    return view
+
+
 def _order_view(env: Environment):
     """Own row, what may be done, and the goal that was ordered as it looks from here."""
 
     def view(timestep: TimeStep, notes: PyTree, seats: tuple[int, ...]) -> Float[Array, "*batch seat row"]:
-        wished = wishes(env.goals, timestep).description[..., jnp.array(seats), :, :]
-        is_ordered = jax.nn.one_hot(notes["order"], wished.shape[-2], dtype=bool)
-        goal = jnp.sum(jnp.where(is_ordered[..., None], wished, 0.0), axis=-2)
-        return jnp.concatenate([*_own(timestep, seats), goal], axis=-1)
+        return jnp.concatenate(
+            [*_own(timestep, seats), _ordered(env.goals, timestep, notes["order"], seats)], axis=-1
+        )
 
     return view
+
+
+def _ordered(goals: Goals, timestep: TimeStep, order: Int[Array, "*batch seat"], seats: tuple[int, ...]):
+    """How the ordered goal looks from each seat; nothing where there is none."""
+    wished = wishes(goals, timestep).description[..., jnp.array(seats), :, :]
+    is_ordered = jax.nn.one_hot(order, wished.shape[-2], dtype=bool)
+    return jnp.sum(jnp.where(is_ordered[..., None], wished, 0.0), axis=-2)
 
 
 def _own(timestep: TimeStep, seats: tuple[int, ...]) -> tuple[Array, Array]:
@@ -245,27 +267,45 @@ def _where(mask: Bool[Array, "env seat"], yes: Array, no: Array) -> Array:
 
 def _play(parts: Parts, params: PyTree, memory: HOPMemory, timestep: TimeStep, state, key: Key):
     """When it counts: nobody follows orders, and moves are planned."""
+    config = parts.config
     memory = dataclasses.replace(memory, order=jnp.full_like(memory.order, FREE))
     _, decision = actor_critic.act(parts.policy, params["policy"], memory, timestep, stream(key, "free"))
-    if parts.config.acts == "network":
-        return memory, decision
-    config = parts.config
     belief = decision.notes["belief"]
+    thoughts = Thoughts(belief=belief, prediction=_prediction(parts, params, belief, timestep))
+    if config.acts == "network":
+        return memory, dataclasses.replace(decision, thoughts=thoughts)
     key = stream(key, "search")
     plans = _planned(parts, params, config.trees, config.search, belief, timestep, state, key)
-    action = CHOICES[parts.config.choose](plans, parts.config.trees)
+    action = CHOICES[config.choose](plans, config.trees)
     policy = jax.nn.one_hot(action, plans.q.shape[-1])
     notes = decision.notes | {"search/q": plans.q, "search/visits": plans.visits}
-    return memory, Decision(action, jnp.zeros(action.shape), policy, notes)
+    return memory, Decision(action, jnp.zeros(action.shape), policy, notes, thoughts)
+
+
+def _prediction(
+    parts: Parts, params: PyTree, belief: Float[Array, "env seat other goal"], timestep: TimeStep
+) -> Float[Array, "env seat other action"]:
+    """What each co-player is expected to do, whatever it is after."""
+    weights = parts.policy.sharing.weights(params["opponents"])
+    policy = policies(parts.models, weights, timestep, wishes(parts.models.goals, timestep))
+    return jnp.sum(belief[..., None] * policy, axis=-2)
+
+
+def _told(parts: Parts, memory: HOPMemory, goals: Int[Array, "env agent"]) -> HOPMemory:
+    """As if sure of every goal that is named; UNKNOWN ones are left to belief."""
+    mind, told = memory.mind, goals[:, parts.models.others]
+    certain = jnp.where(jax.nn.one_hot(told, mind.log_belief.shape[-1], dtype=bool), 0.0, NEVER)
+    log_belief = jnp.where((told == UNKNOWN)[..., None], mind.log_belief, certain)
+    return dataclasses.replace(memory, mind=dataclasses.replace(mind, log_belief=log_belief))
 
 
 def _planned(parts: Parts, params: PyTree, trees: int, settings: SearchConfig, belief, timestep, state, key):
     identity = params["policy"].own["seat"]["identity"]
     return plan(
-        Table(parts.env, parts.models, trees, parts.config.open_prior),
+        Table(parts.env, parts.models, trees, parts.config.open_prior, parts.config.company),
         parts.seats,
         settings,
-        lambda rows: _think(parts, params["policy"], rows),
+        lambda *seen: _think(parts, params["policy"], *seen),
         parts.policy.sharing.weights(params["opponents"]),
         belief,
         timestep,
@@ -274,14 +314,28 @@ def _planned(parts: Parts, params: PyTree, trees: int, settings: SearchConfig, b
     )
 
 
-def _think(parts: Parts, params: Seated, rows: Float[Array, "seat row feature"]):
-    """Logits and value of every row, by its seat's networks."""
+def _think(
+    parts: Parts,
+    params: Seated,
+    rows: Float[Array, "seat row feature"],
+    possible: Bool[Array, "seat row goal"],
+    description: Float[Array, "seat row goal detail"],
+):
+    """Logits and value of every row, by its seat's networks.
 
-    def one_seat(weights, rows):
-        read = {n: eqx.combine(net, weights[n])(rows) for n, net in parts.policy.networks.items()}
-        return read["policy"], read["critic"][..., 0]
+    The value is the best of what it is worth to be free and to be after each goal that can still be had:
+    what no free player has done lately, somebody under orders has.
+    """
 
-    return jax.vmap(one_seat)(parts.policy.sharing.weights(params), rows)
+    def one_seat(weights, rows, possible, description):
+        read = {n: eqx.combine(net, weights[n]) for n, net in parts.policy.networks.items()}
+        orders = jnp.concatenate([jnp.zeros_like(description[:, :1]), description], axis=1)
+        repeated = jnp.broadcast_to(rows[:, None], (*orders.shape[:2], rows.shape[-1]))
+        worth = read["critic"](jnp.concatenate([repeated, orders], axis=-1))[..., 0]
+        has_sense = jnp.concatenate([jnp.ones_like(possible[:, :1]), possible], axis=1)
+        return read["policy"](rows), jnp.max(jnp.where(has_sense, worth, -jnp.inf), axis=1)
+
+    return jax.vmap(one_seat)(parts.policy.sharing.weights(params), rows, possible, description)
 
 
 def most_visited(plans: Plans, trees: int) -> Int[Array, "env seat"]:
@@ -314,10 +368,11 @@ def _greeted(parts: Parts, params: PyTree, memory: HOPMemory, first: Bool[Array,
 def _drawn_orders(
     parts: Parts, identity: Int[Array, " seat"], draws: Float[Array, "env 5"], key: Key
 ) -> Int[Array, "env seat"]:
-    """Orders for a share of the games: in half of those for all seats but one, in half of them all the same.
+    """Orders for a share of the games: in half of those for all seats but one, in the rest for any number,
+    and in half of either the same for all.
 
     So every player meets every kind of company often enough to learn from it. With two goals and four seats
-    it is alone among followers of the second in 0.75 * 2/3 * 1/4 * 0.3125, one game of 25; if each seat were
+    it is alone among followers of the second in 0.75 * 5/8 * 1/4 * 0.3125, one game of 27; if each seat were
     ordered with chance 1/2 and a goal of its own, it would be one of 170.
     """
     num_envs, seats = draws.shape[0], identity.shape[0]
@@ -325,8 +380,7 @@ def _drawn_orders(
         return jnp.full((num_envs, 1), FREE, jnp.int32)
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, identity)
     units = jax.vmap(lambda k: jax.random.uniform(k, (num_envs, 2)), out_axes=1)(keys)
-    most = seats - 1
-    count = jnp.where(draws[:, 4] < 0.5, most, 1 + _whole(draws[:, 1], most))
+    count = jnp.where(draws[:, 4] < 0.5, seats - 1, 1 + _whole(draws[:, 1], seats))
     count = jnp.where(draws[:, 0] < parts.config.ordered_games, count, 0)
     place = jnp.sum(units[:, :, None, 0] > units[:, None, :, 0], axis=2)  # 0 for the lowest draw of a game
     goals = [k for k in range(len(parts.env.goals.names)) if k not in parts.env.goals.aimless]
@@ -342,7 +396,8 @@ def _whole(unit: Float[Array, "*shape"], below: int) -> Int[Array, "*shape"]:
 def _watch(parts: Parts, params: PyTree, memory: HOPMemory, transition: Transition) -> HOPMemory:
     weights = parts.policy.sharing.weights(params["opponents"])
     shown = shown_goals(parts.env, transition)
-    mind = watched(parts.models, weights, parts.between, memory.mind, transition, shown)
+    within = parts.config.within == "bayes"
+    mind = watched(parts.models, weights, parts.between, memory.mind, transition, shown, within)
     return dataclasses.replace(memory, mind=mind)
 
 
@@ -374,7 +429,7 @@ def _learn(parts: Parts, run: Plan):
         return steps.decision.notes["searched"]
 
     lessons = {
-        "policy": Lesson(is_free, usual.reward, was_searched if config.searched_games else None),
+        "policy": Lesson(is_free, usual.reward, was_searched if config.searched_games else None, in_the_game),
         "pursuit": Lesson(is_ordered, carried_out),
     }
     stages = {

@@ -20,7 +20,7 @@ from coplay.opponents.goal_policy import Models, logits_of, wishes
 from coplay.planning.search import Model, Outlook, SearchConfig, drawn, search
 from coplay.types import Environment, EnvState, Key, PyTree, TimeStep, pytree
 
-Networks = Any  # own rows with goals [seat, row, feature] -> logits, value
+Networks = Any  # own rows, own goals: possible and description, all [seat, row, ...] -> logits, value
 
 
 @pytree
@@ -57,6 +57,7 @@ class Table:
     models: Models
     num_trees: int
     open_prior: float  # share of the prior that is alike for every legal move
+    company: str = "models"  # the co-players act by their models, at random, or by the planner's own policy
 
     @property
     def num_seats(self) -> int:
@@ -126,18 +127,27 @@ def plan(
 def _look(table: Table, seats: np.ndarray, networks: Networks, weights, arrived: Arrived, keys: Key):
     """What the planner thinks of a moment, and what the others do in it."""
     timestep = arrived.timestep
-    wished = wishes(table.env.goals, timestep)
+    wished = wishes(table.models.goals, timestep)
     is_wanted = _wanted(arrived.wants, table.others(wished.possible))
     legal = table.others(timestep.legal)
     description = table.others(wished.description)
     goal = jnp.sum(jnp.where(is_wanted[..., None], description, 0.0), axis=-2)
     seen = jnp.concatenate([table.others(timestep.observation), legal.astype(jnp.float32), goal], axis=-1)
-    others = _draw(table, weights, seen, legal, is_wanted, keys)
     is_here = table.others(timestep.active)
     told = jnp.where(is_here[..., None], is_wanted, 0.0).reshape(is_here.shape[0], -1)
+    is_errand = ~np.isin(np.arange(len(table.env.goals.names)), table.env.goals.aimless)[None]
     row, own_legal = table.own(timestep.observation, seats), table.own(timestep.legal, seats)
     inputs = jnp.concatenate([row, own_legal.astype(jnp.float32), told], axis=-1)
-    logits, value = networks(table.by_seat(inputs))
+    errands = wishes(table.env.goals, timestep)
+    possible = table.own(errands.possible, seats) & is_errand
+    own = inputs, possible, table.own(errands.description, seats)
+    logits, value = networks(*map(table.by_seat, own))
+    foreseen = {
+        "models": lambda: _by_models(table, weights, seen, is_wanted),
+        "random": lambda: jnp.zeros(legal.shape),
+        "self": lambda: _as_planner(table, networks, timestep, is_here),
+    }[table.company]()
+    others = _draw(foreseen, legal, keys)
     policy = jnp.exp(log_policy(logits.reshape(-1, logits.shape[-1]), own_legal))
     alike = own_legal / jnp.sum(own_legal, axis=-1, keepdims=True)
     prior = (1.0 - table.open_prior) * policy + table.open_prior * alike
@@ -153,14 +163,33 @@ def _wanted(
     return jax.nn.one_hot(best, wants.shape[-1], dtype=bool)
 
 
-def _draw(table: Table, weights: PyTree, seen: Array, legal: Array, is_wanted: Array, keys: Key):
-    """One action for each co-player, by its model."""
+def _by_models(table: Table, weights: PyTree, seen: Array, is_wanted: Array) -> Array:
+    """Logits of each co-player's actions, by its model."""
     by_pair = jnp.swapaxes(table.by_seat(seen), 1, 2)  # [seat, other, row, feature]
     logits = jax.vmap(jax.vmap(lambda w, x: logits_of(table.models, w, x)))(weights, by_pair)
-    logits = jnp.swapaxes(logits, 1, 2).reshape(*legal.shape)
-    aimless = list(table.env.goals.aimless)
+    logits = jnp.swapaxes(logits, 1, 2).reshape(*seen.shape[:2], -1)
+    aimless = list(table.models.goals.aimless)
     if aimless:
         logits = jnp.where(jnp.any(is_wanted[..., np.array(aimless)], axis=-1, keepdims=True), 0.0, logits)
+    return logits
+
+
+def _as_planner(table: Table, networks: Networks, timestep: TimeStep, is_here: Bool[Array, "search other"]):
+    """Logits by the planner's own policy in each co-player's place, with an open mind about everyone else."""
+    rows, legal = table.others(timestep.observation), table.others(timestep.legal)
+    num_others, num_goals = is_here.shape[1], len(table.env.goals.names)
+    after_it = (np.arange(num_others)[:, None] + np.arange(1, num_others + 1)[None]) % (num_others + 1)
+    everyone = jnp.concatenate([is_here, jnp.ones_like(is_here[:, :1])], axis=1)  # the planner sits last
+    open_mind = jnp.repeat(everyone[:, after_it] / num_goals, num_goals, axis=-1)
+    asked = jnp.concatenate([rows, legal.astype(jnp.float32), open_mind], axis=-1)
+    flat = table.by_seat(asked).reshape(table.num_seats, -1, asked.shape[-1])
+    aimless = jnp.zeros((*flat.shape[:2], num_goals, table.env.goals.features))
+    logits, _ = networks(flat, jnp.zeros(aimless.shape[:-1], bool), aimless)
+    return logits.reshape(*legal.shape)
+
+
+def _draw(logits: Float[Array, "search other action"], legal: Bool[Array, "search other action"], keys: Key):
+    """One action for each co-player."""
     noise = drawn(jax.random.gumbel, keys, logits.shape)
     return jnp.argmax(jnp.where(legal, logits, ILLEGAL) + noise, axis=-1).astype(jnp.int32)
 

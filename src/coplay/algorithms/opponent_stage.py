@@ -67,9 +67,10 @@ def opponent_stage(
         return type(packed)(own=packed.own, common=packed.common | {"last": PerEnv(_nothing(env, plan))})
 
     def update(params: Params, learner, trajectory: Trajectory, key: Key):
-        now = _played(env, trajectory)
+        now = _played(env, models, trajectory)
         before: Played = learner.common["last"].per_env
-        rows = _rows(models, before, _labels(before, now))
+        label = _labels(before, now) if settings.models == "goals" else jnp.zeros_like(before.shown)
+        rows = _rows(models, before, label)
         keys = _keys(key, models)
         weights, state, sums = each_pair(
             sharing.weights(params), sharing.weights(learner)["optimiser"], rows, keys
@@ -94,12 +95,12 @@ def _counted(rows: Rows) -> Float[Array, ""]:
 # --- rounds --------------------------------------------------------------------------------------
 
 
-def _played(env: Environment, trajectory: Trajectory) -> Played:
+def _played(env: Environment, models: Models, trajectory: Trajectory) -> Played:
     steps = trajectory.steps
     before = steps.before
     arrays = (
         jnp.concatenate([before.observation, before.legal.astype(jnp.float32)], axis=-1),
-        wishes(env.goals, before).description,
+        wishes(models.goals, before).description,
         before.legal,
         steps.decision.action,
         before.active,

@@ -67,7 +67,7 @@ class MAPPOConfig(PPOConfig):
     max_grad_norm: float = 10.0
 
 
-FREE_ROWS = "rows"  # figure: how many rows the policy decided itself
+ROWS = "rows/"  # figures: how many rows taught the policy and how many the search
 
 
 class Plan(NamedTuple):
@@ -143,19 +143,23 @@ def _loss(model: ActorCritic, config: PPOConfig, weights, batch: Batch) -> tuple
 
     logits = read("policy", batch.policy_input)
     value = read("critic", batch.policy_input if model.same_view else batch.critic_input)[..., 0]
-    logits, rows, taught, value, old_value, target = jax.tree.map(
+    logits, rows, taught, value, old_value, target, valued = jax.tree.map(
         lambda x: x.reshape(-1, *x.shape[3:]),
-        (logits, batch.policy, batch.taught, value, batch.value, batch.target),
+        (logits, batch.policy, batch.taught, value, batch.value, batch.target, batch.valued),
     )
-    value_loss = clipped_value_loss(value, old_value, target, rows.counts, config.value_clip, config.huber)
+    value_loss = clipped_value_loss(value, old_value, target, valued, config.value_clip, config.huber)
     terms = {"value": value_loss}
+    decided = {}
     if isinstance(taught, TaughtRows):
         terms["search"] = taught_loss(logits, rows.legal, taught)
+        decided["search"] = taught.is_taught
         rows = dataclasses.replace(rows, counts=rows.counts & ~taught.is_taught)
     terms["policy"], terms["entropy"], figures = clipped_policy_loss(logits, rows, config.clip)
     loss = sum(weight * terms[name] for name, weight in loss_terms(config).items() if name in terms)
     figures |= {f"{name}/loss": terms[name] for name in ("value", "search") if name in terms}
-    return jnp.asarray(loss), figures | {FREE_ROWS: jnp.sum(rows.counts, dtype=jnp.float32)}
+    decided["policy"] = rows.counts
+    figures |= {ROWS + name: jnp.sum(counts, dtype=jnp.float32) for name, counts in decided.items()}
+    return jnp.asarray(loss), figures
 
 
 def loss_terms(config: PPOConfig) -> dict[str, float]:
@@ -166,19 +170,18 @@ def loss_terms(config: PPOConfig) -> dict[str, float]:
 
 
 def _counted(batch: Batch) -> Float[Array, ""]:
-    return jnp.sum(batch.policy.counts).astype(jnp.float32)
+    return jnp.sum(batch.valued).astype(jnp.float32)
 
 
 def _named(sums: Metrics) -> Metrics:
     """Figures of policy and search per row that each decided; gradients by the network they move."""
     names = {"grad_norm/policy": "policy/grad_norm", "grad_norm/critic": "value/grad_norm"}
-    shares = {"policy": sums[FREE_ROWS], "search": 1.0 - sums[FREE_ROWS]}  # of the rows that count
 
     def per_row(name: str) -> Array:
-        share = shares.get(name.partition("/")[0])
+        share = sums.get(ROWS + name.partition("/")[0])  # of the rows that teach anything
         return sums[name] if share is None else sums[name] / jnp.maximum(share, 1e-6)
 
-    return {names.get(name, name): per_row(name) for name in sums if name != FREE_ROWS}
+    return {names.get(name, name): per_row(name) for name in sums if not name.startswith(ROWS)}
 
 
 def _counters(config: PPOConfig, samples: Float[Array, "*group"]) -> Metrics:

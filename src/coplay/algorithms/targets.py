@@ -36,6 +36,7 @@ class Batch:
     critic_input: Float[Array, "*rows view"] | tuple[()]  # () where it is the policy's
     policy: PolicyRows
     taught: TaughtRows | tuple[()]  # () where nothing was searched
+    valued: Bool[Array, "*rows"]  # rows that teach the critic
     value: Float[Array, "*rows"]  # predicted before the update, normalised
     target: Float[Array, "*rows"]  # normalised
     first: Bool[Array, "*columns"]
@@ -61,9 +62,10 @@ class Round(NamedTuple):
 class Lesson(NamedTuple):
     """Which rows of a round teach, and by which reward. Functions of (steps, seats) -> [time, env, seat]."""
 
-    rows: Callable
+    rows: Callable  # that teach the policy
     reward: Callable
     searched: Callable | None = None  # where a search decided: its policy teaches, not the reward
+    valued: Callable | None = None  # that teach the critic, those and more; None: the same
 
 
 def in_the_game(steps: Transition, seats: tuple[int, ...]) -> Bool[Array, "time env seat"]:
@@ -97,8 +99,9 @@ def make_batch(
     reward = lesson.reward(steps, model.seats)
     advantage = advantages(model, settings, steps, reward, value, next_value)
     returns, counted = played.columns(advantage + value), played.columns(counts)
+    valued = played.columns(lesson.valued(steps, model.seats)) if lesson.valued else counted
     if settings.value_normalisation:
-        scale = each(value_scale.updated)(scale, returns, counted)
+        scale = each(value_scale.updated)(scale, returns, valued)
     batch = Batch(
         policy_input=played.columns(model.views["policy"](steps.before, notes, model.seats, params)),
         critic_input=() if model.same_view else seen,
@@ -110,12 +113,13 @@ def make_batch(
             counts=counted,
         ),
         taught=_taught(played, lesson, counts),
+        valued=valued,
         value=normal,
         target=each(value_scale.normalised)(scale, returns),
         first=model.sharing.alike(to_columns(steps.before.first, played.length), len(model.seats)),
         memory=memory,
     )
-    return batch, scale, each(_value_fit)(played.columns(value), returns, counted)
+    return batch, scale, each(_value_fit)(played.columns(value), returns, valued)
 
 
 def _taught(played: Round, lesson: Lesson, counts: Bool[Array, "time env seat"]) -> TaughtRows | tuple[()]:

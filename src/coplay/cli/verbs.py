@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable
 from typing import NamedTuple
 
-from coplay.cli import bench, catalogues, compare, evaluate, replay, train
+from coplay.cli import adapt, bench, catalogues, compare, cross_play, evaluate, export, replay, train
 
 
 class Verb(NamedTuple):
@@ -40,7 +40,32 @@ VERBS = [
         evaluate.evaluate,
     ),
     Verb(
+        "adapt",
+        "Seat a run's players among others they never met, and see how they come to do.",
+        adapt.arguments,
+        adapt.adapt,
+        adapt.EPILOG,
+    ),
+    Verb(
+        "anchors",
+        "Measure what random play and a best response earn in a company.",
+        adapt.anchors_arguments,
+        adapt.anchors,
+    ),
+    Verb(
+        "cross-play",
+        "Seat every run among copies of every other one, as a matrix.",
+        cross_play.arguments,
+        cross_play.cross_play,
+    ),
+    Verb(
         "replay", "Show one episode in the terminal, or write it as a GIF.", replay.arguments, replay.replay
+    ),
+    Verb(
+        "export",
+        "Write one seed's weights as a small run folder, to share or to meet.",
+        export.arguments,
+        export.export,
     ),
     Verb(
         "compare",

@@ -5,6 +5,7 @@ co-player's own row (full observability is assumed), what it may do, and a goal'
 its seat.
 """
 
+import dataclasses
 from typing import NamedTuple
 
 import equinox as eqx
@@ -31,12 +32,15 @@ class Models(NamedTuple):
     """The shape of all networks; weights come separately, [seat, other, ...]."""
 
     network: PyTree  # without arrays
-    goals: Goals
+    goals: Goals  # as the models are told of them
     others: np.ndarray  # [seat, other]: who sits after each of our seats
 
 
-def models_of(env: Environment, seats: tuple[int, ...], hidden: tuple[int, ...]):
-    """The models, and a function that initialises one player's networks."""
+def models_of(env: Environment, seats: tuple[int, ...], hidden: tuple[int, ...], is_told: bool = True):
+    """The models, and a function that initialises one player's networks.
+
+    Models that are not `is_told` the goal see a blank in its place: plain models of what each does.
+    """
     inputs = env.observation_size + env.num_actions + env.goals.features
 
     def init(key: Key) -> PyTree:
@@ -46,7 +50,19 @@ def models_of(env: Environment, seats: tuple[int, ...], hidden: tuple[int, ...])
 
     network = eqx.partition(MLP(jax.random.key(0), inputs, hidden, env.num_actions, 0.01), eqx.is_array)[1]
     others = (np.array(seats)[:, None] + np.arange(1, env.num_agents)[None, :]) % env.num_agents
-    return Models(network, env.goals, others), init
+    return Models(network, env.goals if is_told else _untold(env.goals), others), init
+
+
+def _untold(goals: Goals) -> Goals:
+    """The same goals, of which nothing is said but whether they can be had."""
+    look = goals.look
+    assert look is not None, "algorithms with goals are refused for games that do not show them"
+
+    def silent(row):
+        possible, description = look(row)
+        return possible, jnp.zeros_like(description)
+
+    return dataclasses.replace(goals, look=silent, aimless=())
 
 
 def wishes(goals: Goals, timestep: TimeStep) -> Wishes:

@@ -49,8 +49,12 @@ def watched(
     mind: Mind,
     transition: Transition,
     shown: Int[Array, "env agent"],
+    within: bool = True,
 ) -> Mind:
-    """After a step: Bayes' rule for everyone still in the game; at an episode's end, what is kept of it."""
+    """After a step: Bayes' rule for everyone still in the game; at an episode's end, what is kept of it.
+
+    Without `within`, beliefs stay through an episode what they were at its start.
+    """
     before = transition.before
     wished = wishes(models.goals, before)
     policy = policies(models, weights, before, wished)
@@ -62,7 +66,7 @@ def watched(
     told = jnp.where(is_in, shown[:, models.others], UNKNOWN)
     mind = dataclasses.replace(
         mind,
-        log_belief=jnp.where(is_in[..., None], moved, mind.log_belief),
+        log_belief=jnp.where(is_in[..., None] & within, moved, mind.log_belief),
         label=jnp.where(told != UNKNOWN, told, mind.label),
         shown=mind.shown + (told != UNKNOWN),
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from coplay.errors import BadInput, nearest
 from coplay.players import coin_game, matrix, snowdrift, specialisation, stag_hunt
+from coplay.players.changing import becoming
 from coplay.players.scripted import ScriptedPlayer, random_player
 from coplay.plugins import load_function
 from coplay.types import Algorithm, Environment
@@ -46,7 +47,13 @@ PLAYERS: dict[str, dict[str, Maker]] = {
     },
 }
 
-EVERYWHERE: dict[str, Maker] = {"random": random_player}
+
+def changing(env: Environment, first: str, then: str, after: int = 30) -> ScriptedPlayer:
+    """One player for so many episodes with the same company, another one from then on."""
+    return becoming(make_player(first, env), make_player(then, env), after)
+
+
+EVERYWHERE: dict[str, Maker] = {"random": random_player, "changing": changing}
 
 # Central players of all seats: no co-players, but what the best play comes to.
 YARDSTICKS: dict[str, dict[str, Callable[[Environment], Algorithm]]] = {
@@ -82,6 +89,28 @@ def player_names(env: Environment) -> list[str]:
 def describe(maker: Callable[..., object]) -> str:
     """What such a player does, in a line: the first of its docstring."""
     return (inspect.getdoc(maker) or "").splitlines()[0]
+
+
+def split_names(text: str) -> list[str]:
+    """Names between commas; commas inside brackets belong to a name, as in `waiter(k=3),random`."""
+    names, depth = [""], 0
+    for sign in text:
+        depth += (sign == "(") - (sign == ")")
+        if sign == "," and depth == 0:
+            names.append("")
+        else:
+            names[-1] += sign
+    return [name.strip() for name in names]
+
+
+def settled(name: str) -> tuple[str, int]:
+    """What a player becomes in the end, and after how many episodes: `changing(...)` does, others are as
+    they are from the start."""
+    if not name.startswith("changing("):
+        return name, 0
+    _, arguments, options = _parse(name)
+    given = dict(zip(("first", "then", "after"), arguments, strict=False)) | options
+    return given["then"], given.get("after", 30)
 
 
 def _from_file(name: str, env: Environment) -> ScriptedPlayer:

@@ -16,6 +16,7 @@ def frozen(algorithm: Algorithm, params: Params) -> Algorithm:
         act=lambda held, *rest: as_played(algorithm).act(held.common, *rest),
         watch=lambda held, *rest: algorithm.watch(held.common, *rest),
         learn=no_learning,
+        told=algorithm.told,
     )
 
 

@@ -6,7 +6,7 @@ sits down elsewhere or has to wait for its turn.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -21,6 +21,7 @@ from coplay.types import (
     PyTree,
     Seated,
     Stage,
+    Thoughts,
     TimeStep,
     Trajectory,
     as_played,
@@ -53,7 +54,14 @@ def seated(members: list[Member], lineup: tuple[str, ...]) -> Algorithm:
             for part in playing
         },
         learn=_learn(members, playing, len(lineup)),
+        told=lambda memory, goals: {part.name: _told(part, memory[part.name], goals) for part in playing},
     )
+
+
+def part_of(members: list[Member], lineup: tuple[str, ...], seats: tuple[int, ...]) -> Algorithm:
+    """A line-up's players in some of its seats only."""
+    kept = tuple(name if seat in seats else "" for seat, name in enumerate(lineup))
+    return seated(members, kept)
 
 
 class Playing(NamedTuple):
@@ -107,12 +115,41 @@ def _act(playing: list[Playing], params, memory, timestep: TimeStep, state, key:
 def _join(playing: list[Playing], decisions: list[Decision]) -> Decision:
     """Everybody's rows, in seat order; notes stay with those who made them, by name."""
     notes = {part.name: decision.notes for part, decision in zip(playing, decisions, strict=True)}
-    if len(decisions) == 1:
-        return dataclasses.replace(decisions[0], notes=notes)
-    places = np.argsort([seat for part in playing for seat in part.seats])
-    bare = [dataclasses.replace(decision, notes=()) for decision in decisions]
-    joined = jax.tree.map(lambda *rows: jnp.concatenate(rows, axis=1)[:, places], *bare)
+    joined = decisions[0] if len(decisions) == 1 else join([part.seats for part in playing], decisions)
     return dataclasses.replace(joined, notes=notes)
+
+
+def join(seats: Sequence[tuple[int, ...]], decisions: Sequence[Decision]) -> Decision:
+    """Decisions for different seats as one, in seat order and without notes."""
+    places = np.argsort([seat for own in seats for seat in own])
+
+    def in_order(*rows: jax.Array) -> jax.Array:
+        return jnp.concatenate(rows, axis=1)[:, places]
+
+    bare = [dataclasses.replace(decision, notes=(), thoughts=Thoughts()) for decision in decisions]
+    told = {
+        name: _filled([getattr(d.thoughts, name) for d in decisions], decisions, silence)
+        for name, silence in (("goal", -1), ("belief", jnp.nan), ("prediction", jnp.nan))
+    }
+    thoughts = Thoughts(**{name: in_order(*rows) if rows else () for name, rows in told.items()})
+    return dataclasses.replace(jax.tree.map(in_order, *bare), thoughts=thoughts)
+
+
+def _filled(told: list, decisions: Sequence[Decision], silence: float | int) -> list[jax.Array]:
+    """Everybody's thoughts of one kind, with `silence` for those who tell none; nothing if nobody does."""
+    spoken = next((rows for rows in told if not isinstance(rows, tuple)), None)
+    if spoken is None:
+        return []
+    return [
+        jnp.full((*decision.action.shape, *spoken.shape[2:]), silence, spoken.dtype)
+        if isinstance(rows, tuple)
+        else rows
+        for rows, decision in zip(told, decisions, strict=True)
+    ]
+
+
+def _told(part: Playing, memory, goals):
+    return part.algorithm.told(memory, goals) if part.algorithm.told else memory
 
 
 def _at_its_best(part: Playing) -> Playing:

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from coplay.errors import BadInput
 from coplay.training.stages import no_learning
-from coplay.types import Algorithm, Decision, Environment, Key, Seated, TimeStep, Transition, pytree
+from coplay.types import Algorithm, Decision, Environment, Key, Seated, Thoughts, TimeStep, Transition, pytree
 
 
 class ScriptedPlayer(NamedTuple):
@@ -110,7 +110,10 @@ def scripted(player: ScriptedPlayer, env: Environment, seats: tuple[int, ...]) -
             units,
         )
         log_prob = jnp.log(jnp.take_along_axis(policy, action[..., None], axis=-1)[..., 0])
-        return ScriptedMemory(latent, memory.upcoming, memory.met), Decision(action, log_prob, policy)
+        goal = _each(player.goal)(latent, timestep.observation[:, rows])
+        thoughts = Thoughts(goal=goal.astype(jnp.int32))
+        decision = Decision(action, log_prob, policy, thoughts=thoughts)
+        return ScriptedMemory(latent, memory.upcoming, memory.met), decision
 
     def watch(params: Seated, memory: ScriptedMemory, transition: Transition) -> ScriptedMemory:
         # `after` is the row before any reset, so that what ends an episode is seen as well.

@@ -5,8 +5,7 @@ them (gradients, counts, statistics) goes through `total`; outside a sharded pro
 so a learner can be called and tested by itself.
 """
 
-import os
-from pathlib import Path
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +13,7 @@ import numpy as np
 from jax._src import xla_bridge  # the public API does not tell whether JAX has started
 
 from coplay.errors import BadInput
+from coplay.files import cache_folder
 from coplay.types import Key, PyTree
 
 AXIS = "device"
@@ -71,8 +71,19 @@ def prepare(devices: int) -> None:
         )
 
 
+def in_parts(function: Callable[[PyTree, Key], PyTree]) -> Callable[[PyTree, Key], PyTree]:
+    """From `function(shared, key)` to one that runs it for several keys, on a device each if there are
+    enough; results have an axis for the keys in front."""
+    together = jax.pmap(function, in_axes=(None, 0))
+    in_turn = jax.jit(lambda shared, keys: jax.lax.map(lambda key: function(shared, key), keys))
+
+    def run(shared: PyTree, keys: Key) -> PyTree:
+        return (together if len(jax.devices()) >= len(keys) else in_turn)(shared, keys)
+
+    return run
+
+
 def keep_compiled_programs() -> None:
-    """Programs compiled once are read from disk the next time: $COPLAY_CACHE, or the user's cache folder."""
-    default = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "coplay" / "programs"
-    jax.config.update("jax_compilation_cache_dir", os.environ.get("COPLAY_CACHE", str(default)))
+    """Programs compiled once are read from disk the next time."""
+    jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "programs"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)

@@ -1,0 +1,158 @@
+"""`adapt` and `anchors`: a run's players among others, and what their scores are measured by."""
+
+import argparse
+import time
+from pathlib import Path
+
+from coplay import experiment as experiments
+from coplay import meetings
+from coplay.cli.output import people, print_json, print_table, result
+from coplay.cli.train import parse_overrides
+from coplay.errors import BadInput
+from coplay.evaluation import anchors as tables
+from coplay.evaluation.adaptation import Protocol
+from coplay.players.catalogue import split_names
+from coplay.training.devices import prepare
+
+EPILOG = """settings of the run's algorithm and game may be given as in `train`:
+  coplay adapt runs/hop --against nearest_hare,nearest_hare,nearest_hare --simulations 64
+  coplay adapt runs/hop --against "changing('nearest_hare','nearest_stag',30),nearest_hare,nearest_hare"
+  coplay adapt runs/ppo@best:0 --against zoo:hop_4h1s_4x4     one name: three focal players
+Scores: 0 is random play in the same seats, 1 a best response (PPO trained among these very players)."""
+
+ANCHOR_TEAMS = {
+    "stag_hunt": [
+        "nearest_stag,nearest_stag,nearest_stag",
+        "nearest_hare,nearest_hare,nearest_hare",
+        "nearest_stag,nearest_stag,nearest_hare",
+        "nearest_stag,nearest_hare,nearest_hare",
+        "fickle,fickle,fickle",
+        "waiter,waiter,waiter",
+        "reciprocator,reciprocator,reciprocator",
+        "random,random,random",
+        "nearest_stag,random,nearest_hare",
+    ],
+    "snowdrift": [
+        "cleaner,cleaner,cleaner",
+        "exploiter,exploiter,exploiter",
+        "cleaner,exploiter,exploiter",
+        "tired_cleaner,tired_cleaner,tired_cleaner",
+        "fickle,fickle,fickle",
+    ],
+}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", help="a run folder, RUN@best, RUN@best:3 for its seed 3, or zoo:NAME")
+    parser.add_argument("--against", required=True, help="the others: PLAYER,PLAYER,...; RUN fills the rest")
+    parser.add_argument("--episodes", type=int, help="play so many full episodes instead of 2,400 steps")
+    parser.add_argument("--games", type=int, default=256, help="side by side (default 256)")
+    parser.add_argument("--seat", type=int, default=0, help="of the first focal player (default 0)")
+    parser.add_argument("--seed", type=int, default=0, help="of the boards and draws")
+    parser.add_argument("--no-oracle", action="store_true", help="leave out the arm that is told all goals")
+
+
+def adapt(arguments: argparse.Namespace, rest: list[str]) -> int:
+    for name in ("episodes", "games"):
+        if getattr(arguments, name) is not None and getattr(arguments, name) < 2:
+            raise BadInput(f"--{name} {getattr(arguments, name)} must be at least 2")
+    overrides = parse_overrides(rest)
+    prepare(2)
+    found = meetings.adapt(
+        arguments.run,
+        split_names(arguments.against),
+        overrides,
+        _protocol(arguments, overrides),
+        arguments.seat,
+        arguments.seed,
+        not arguments.no_oracle,
+        people.print,
+    )
+    if arguments.json:
+        print_json(found)
+    else:
+        _print(found)
+    return 0
+
+
+def _protocol(arguments: argparse.Namespace, overrides: dict[str, str]) -> Protocol:
+    if arguments.episodes is None:
+        return Protocol(games=arguments.games)
+    horizon = meetings.open_focal(arguments.run, overrides).built.env.horizon
+    return Protocol(steps=arguments.episodes * horizon, games=arguments.games)
+
+
+def _print(found: meetings.Adaptation) -> None:
+    who = f"seat{'s' if len(found.seats) > 1 else ''} {', '.join(map(str, found.seats))}"
+    result.print(f"{found.run} in {who} with {', '.join(found.company)}", markup=False)
+    low, high = found.raw_interval
+    result.print(
+        f"return {found.raw:.3f} (95% {low:.3f} to {high:.3f}) in the last quarter of {found.steps} steps"
+    )
+    if found.normalised is None or found.interval is None:
+        result.print(
+            f"not normalised: random play {found.random:.3f} and best {found.best:.3f} hardly differ"
+        )
+    else:
+        result.print(
+            f"normalised {found.normalised:.3f} (95% {found.interval[0]:.3f} to {found.interval[1]:.3f}), "
+            f"episodes 6 to 10 {found.after_5_episodes:.3f}; random play {found.random:.3f} is 0, "
+            f"best response {found.best:.3f} is 1"
+        )
+    if found.oracle_goals:
+        result.print(f"told what everyone is after: return {found.oracle_goals['raw']:.3f}")
+    _print_curve(found)
+    if found.change:
+        c = found.change
+        result.print(
+            f"change after episode {c['after_episode']}: {c['before']:.3f} before, {c['next_20']:.3f} in "
+            f"the 20 episodes after it, {c['share_of_best']:.2f} of the best response"
+        )
+    if found.belief:
+        steps = ", ".join(f"{x:.2f}" for x in found.belief["in_true_goal"] if x is not None)
+        result.print(f"belief in the true goal, step by step: {steps}")
+    if found.opponent_model:
+        m = found.opponent_model
+        result.print(
+            f"co-players foreseen: top-1 {m['top1']:.3f} (best possible {m['bayes_top1']:.3f}), surprise "
+            f"{m['surprise']:.3f} nats ({m['bayes_surprise']:.3f}), skill {m['skill']:.2f}"
+        )
+    result.print(f"{found.seeds} seed(s), {found.games} games, {found.seconds:.0f} s")
+
+
+def _print_curve(found: meetings.Adaptation) -> None:
+    shown = [n for n in (1, 2, 3, 4, 5, 10, 20, 30, 40, 50, 60) if n <= len(found.curve)]
+    print_table(["episode", *map(str, shown)], [["return", *[f"{found.curve[n - 1]:.2f}" for n in shown]]])
+
+
+# --- anchors -------------------------------------------------------------------------------------
+
+
+def anchors_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("game", help="a name from `coplay games`")
+    parser.add_argument("--against", help="one company only (default: the teams of the docs)")
+    parser.add_argument("--write", help="table to keep them in (default: the user's cache)")
+
+
+def anchors(arguments: argparse.Namespace, rest: list[str]) -> int:
+    """Measure, print and keep what random play and a best response earn."""
+    prepare(2)
+    experiment = experiments.Experiment(game=arguments.game, game_options={"observation": "entities"})
+    experiment = experiments.with_overrides(experiment, parse_overrides(rest))
+    built = experiments.build(experiment)
+    teams = [arguments.against] if arguments.against else ANCHOR_TEAMS.get(built.env.name, [])
+    if not teams:
+        raise BadInput(f"no teams are listed for {arguments.game}; name one with --against")
+    rows = []
+    for team in teams:
+        began, names = time.perf_counter(), split_names(team)
+        found = meetings.measure_anchors(built, names, 0, people.print)
+        wanted = tables.situation(built.env, names, built.env.num_agents - len(names))
+        tables.keep(wanted, found, Path(arguments.write) if arguments.write else None)
+        rows.append((team, found, time.perf_counter() - began))
+    if arguments.json:
+        print_json([{"company": team, "random": a.random, "best": a.best} for team, a, _ in rows])
+    else:
+        cells = [(team, f"{a.random:.3f}", f"{a.best:.3f}", f"{s:.0f}") for team, a, s in rows]
+        print_table(["company", "random", "best response", "seconds"], cells)
+    return 0

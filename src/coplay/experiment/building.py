@@ -1,0 +1,218 @@
+"""Where names become objects: the game, its players, who sits where, and what the training loop is to do."""
+
+import functools
+import os
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from coplay.algorithms import ALGORITHMS
+from coplay.algorithms.ppo import Plan
+from coplay.envs import make_game
+from coplay.envs.seats import shuffled
+from coplay.errors import BadInput, nearest
+from coplay.evaluation.self_play import play_episodes
+from coplay.experiment.fields import EvaluationConfig, Experiment, Phase, algorithms_in_play
+from coplay.experiment.named_runs import is_run, parse_run, read_run
+from coplay.players.catalogue import make_player, player_names
+from coplay.players.frozen import frozen, greedy
+from coplay.players.lineup import Build, Member, part_of, seated
+from coplay.players.scripted import scripted
+from coplay.training import checkpoint
+from coplay.training.loop import Job, Stretch, stretch_at
+from coplay.training.run_folder import RunFolder
+from coplay.types import Algorithm, Environment, Key, Metrics, Params
+
+
+class Built(NamedTuple):
+    """An experiment as objects."""
+
+    experiment: Experiment
+    env: Environment
+    members: list[Member]
+    stretches: list[Stretch]
+
+
+def build(experiment: Experiment) -> Built:
+    """Names into objects, with every impossible combination refused in a sentence."""
+    try:
+        return _build(experiment)
+    except ValueError as error:
+        raise BadInput(str(error)) from error
+
+
+def _build(experiment: Experiment) -> Built:
+    env = make_game(experiment.game, **experiment.game_options)
+    phases = _phases(experiment, env)
+    _check_rollout(experiment)
+    if experiment.seats == "shuffled":
+        env = shuffled(env)
+    names = dict.fromkeys(name for phase in phases for name in phase.lineup)
+    members = [_member(experiment, env, name, phases) for name in names]
+    per_update = experiment.rollout.steps_per_update
+    starts = [-(-phase.after // per_update) for phase in phases]
+    ends = [*starts[1:], max(experiment.rollout.num_updates, starts[-1])]
+    stretches = [
+        Stretch(start, min(end, experiment.rollout.num_updates), phase.lineup, seated(members, phase.lineup))
+        for start, end, phase in zip(starts, ends, phases, strict=True)
+        if start < experiment.rollout.num_updates
+    ]
+    return Built(experiment, env, members, stretches)
+
+
+def _phases(experiment: Experiment, env: Environment) -> list[Phase]:
+    default = experiment.lineup or (experiment.algorithm,) * env.num_agents
+    later = sorted(experiment.schedule, key=lambda phase: phase.after)
+    if later and later[0].after == 0 and experiment.lineup:
+        raise BadInput("lineup and a schedule that begins after 0 steps both say who starts; leave one out")
+    phases = later if later and later[0].after == 0 else [Phase(0, default), *later]
+    if len({phase.after for phase in phases}) < len(phases):
+        raise BadInput("schedule: two line-ups begin after the same number of steps")
+    for phase in phases:
+        if len(phase.lineup) != env.num_agents:
+            raise BadInput(
+                f"a line-up names one player for each of {env.num_agents} seats of {experiment.game}; "
+                f"this one has {len(phase.lineup)}: {', '.join(phase.lineup)}"
+            )
+    return phases
+
+
+def _check_rollout(experiment: Experiment) -> None:
+    rollout = experiment.rollout
+    if rollout.num_envs % resolved_devices(experiment):
+        raise BadInput(f"num_envs={rollout.num_envs} must be a multiple of devices={experiment.devices}")
+    for name in algorithms_in_play(experiment):
+        config = getattr(experiment, name)
+        if rollout.num_envs % (config.minibatches * resolved_devices(experiment)):
+            raise BadInput(
+                f"num_envs={rollout.num_envs} must be a multiple of minibatches={config.minibatches} "
+                f"times devices={resolved_devices(experiment)}"
+            )
+        if config.network in ("gru", "cnn_gru") and rollout.num_steps % rollout.sequence_length:
+            raise BadInput(
+                f"num_steps={rollout.num_steps} must be a multiple of sequence_length="
+                f"{rollout.sequence_length} with network={config.network!r}"
+            )
+
+
+def resolved_devices(experiment: Experiment) -> int:
+    """By a fixed rule, so that the same experiment on the same machine gives the same bits."""
+    if experiment.devices:
+        return experiment.devices
+    cores = os.cpu_count() or 1
+    widths = [max(getattr(experiment, name).hidden) for name in algorithms_in_play(experiment)]
+    minibatches = [getattr(experiment, name).minibatches for name in algorithms_in_play(experiment)]
+    fits = [
+        count
+        for count in range(1, cores + 1)
+        if all(experiment.rollout.num_envs % (count * m) == 0 for m in minibatches)
+    ]
+    return max(fits, default=1) if widths and max(widths) <= 256 else 1
+
+
+def _member(experiment: Experiment, env: Environment, name: str, phases: list[Phase]) -> Member:
+    seats = tuple(seat for seat in range(env.num_agents) if any(p.lineup[seat] == name for p in phases))
+    return Member(name, _player_builder(experiment, env, name), seats)
+
+
+def _player_builder(experiment: Experiment, env: Environment, name: str) -> Build:
+    if name in ALGORITHMS:
+        rollout = experiment.rollout
+        plan = Plan(rollout.num_updates, rollout.sequence_length, rollout.num_envs, rollout.num_steps)
+        config = getattr(experiment, name)
+        return functools.cache(lambda seats: ALGORITHMS[name](env, seats, config, plan))
+    return known_player(env, name)
+
+
+def known_player(env: Environment, name: str) -> Build:
+    """A player that learns nothing more: a run, a scripted player, or one from a file."""
+    if is_run(name):
+        return frozen_run(name, env)
+    try:
+        player = make_player(name, env)
+    except BadInput as error:
+        known = [*ALGORITHMS, *player_names(env)]
+        if ":" in name or "(" in name:
+            raise
+        raise BadInput(
+            f"line-up: {name!r} is no algorithm, player of {env.name} or run folder; {nearest(name, known)}"
+        ) from error
+    return lambda seats: scripted(player, env, seats)
+
+
+def job(built: Built) -> Job:
+    """What the training loop needs to know of an experiment."""
+    experiment = built.experiment
+    rollout, evaluation = experiment.rollout, experiment.evaluation
+    return Job(
+        env=built.env,
+        stretches=built.stretches,
+        num_envs=rollout.num_envs,
+        num_steps=rollout.num_steps,
+        sequence_length=rollout.sequence_length if _has_memory(experiment) else rollout.num_steps,
+        seed=experiment.seed,
+        seeds=experiment.seeds,
+        devices=resolved_devices(experiment),
+        evaluate=functools.partial(_evaluation, built.env, evaluation) if evaluation.every else None,
+        evaluate_every=evaluation.every,
+        save_every=experiment.saving.every,
+        keep=experiment.saving.keep,
+        tensorboard=experiment.saving.tensorboard,
+    )
+
+
+def _has_memory(experiment: Experiment) -> bool:
+    return any("gru" in getattr(experiment, name).network for name in algorithms_in_play(experiment))
+
+
+def _evaluation(env: Environment, config: EvaluationConfig, algorithm: Algorithm):
+    player = greedy(algorithm) if config.mode == "greedy" else algorithm
+
+    def evaluate(params: Params, key: Key) -> Metrics:
+        scores = play_episodes(env, player, params, key, config.episodes)
+        return {
+            "eval/return": jnp.mean(scores.episode_return, axis=0),
+            "eval/length": jnp.mean(scores.length),
+        }
+
+    return evaluate
+
+
+# --- runs as players -----------------------------------------------------------------------------
+
+
+class Loaded(NamedTuple):
+    """Weights [seed, ...] of a checkpoint, the step they are from, and the line-up that they played in."""
+
+    params: Any
+    step: int
+    stretch: Stretch
+    meta: dict[str, Any]  # what the checkpoint says of itself
+
+
+def load_params(built: Built, folder: RunFolder, best: bool) -> Loaded:
+    """The last or the best checkpoint's weights."""
+    one = built.stretches[-1].algorithm.init(jax.random.key(0))
+    like = jax.tree.map(lambda x: jnp.stack([x] * built.experiment.seeds), one)
+    found = checkpoint.best(folder.checkpoints) if best else None
+    if best and found is None:
+        raise BadInput(f"{folder.path} has no evaluated checkpoint, so @best means nothing; use @last")
+    params, meta = checkpoint.load(folder.checkpoints, like, found[0] if found else None, part=".params")
+    return Loaded(params, meta["step"], stretch_at(built.stretches, meta["updates"]), meta)
+
+
+def frozen_run(name: str, env: Environment):
+    reference = parse_run(name)
+    folder = RunFolder.open(reference.path)
+    built = build(read_run(folder))
+    if (built.env.name, built.env.observation_size) != (env.name, env.observation_size):
+        raise BadInput(
+            f"{name} was trained on {built.experiment.game} with rows of {built.env.observation_size} "
+            f"numbers and cannot sit in {env.name} with {env.observation_size}"
+        )
+    loaded = load_params(built, folder, reference.best)
+    if reference.seed >= built.experiment.seeds:
+        raise BadInput(f"{name}: the run has seeds 0 to {built.experiment.seeds - 1}")
+    own = jax.tree.map(lambda x: x[reference.seed], loaded.params)
+    return lambda seats: frozen(part_of(built.members, loaded.stretch.lineup, seats), own)

@@ -1,0 +1,172 @@
+"""Few-shot adaptation of a run's players: every seed of it, with scores that random play and a best response
+put to scale, and the same players told what everyone is after beside it.
+"""
+
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from coplay.errors import BadInput
+from coplay.evaluation import adaptation_figures as figures
+from coplay.evaluation import anchors as tables
+from coplay.evaluation.adaptation import Played, Protocol
+from coplay.evaluation.anchors import Anchors
+from coplay.evaluation.statistics import bootstrap_interval
+from coplay.meetings.anchoring import anchors_of
+from coplay.meetings.tables import Focal, Say, Table, met, open_focal, sit_down
+from coplay.players.catalogue import make_player, players_of, settled
+from coplay.players.scripted import ScriptedPlayer
+from coplay.types import Environment
+
+AFTER_CHANGE = 20  # episodes looked at after a company has changed
+STANDARD = Protocol()
+
+
+@dataclasses.dataclass(frozen=True)
+class Adaptation:
+    """How a run's players did in a company; the fields are those of `adapt --json`."""
+
+    run: str
+    company: list[str]
+    seats: list[int]  # of the focal players
+    normalised: float | None  # 0 random play, 1 best response; None where the two hardly differ
+    interval: tuple[float, float] | None  # 95%, over seeds, or over games below three seeds
+    after_5_episodes: float | None  # normalised mean of episodes 6 to 10
+    raw: float  # mean return of episodes that end in the last quarter
+    raw_interval: tuple[float, float]
+    raw_after_5_episodes: float
+    per_step: float  # return per step there: a fixed number of steps favours short games
+    random: float
+    best: float
+    best_from: str
+    curve: list[float]  # mean return of episode 1, 2, ...
+    change: dict[str, float] | None  # of a company that changes: before, after, share of the best
+    opponent_model: dict[str, float] | None
+    belief: dict[str, Any] | None  # in the true goal, by step of the episode
+    steps_to_90: float | None
+    oracle_goals: dict[str, float | None] | None  # the same players, told what everyone is after
+    per_seed: list[float]
+    seeds: int
+    games: int
+    steps: int
+    seconds: float
+
+
+def adapt(
+    name: str,
+    company: Sequence[str],
+    overrides: Mapping[str, Any] | None = None,
+    protocol: Protocol = STANDARD,
+    seat: int = 0,
+    seed: int = 0,
+    with_oracle: bool = True,
+    say: Say = lambda text: None,
+) -> Adaptation:
+    """The run's players in `company`: every trained seed, or the one that is named."""
+    began = time.perf_counter()
+    focal = open_focal(name, overrides or {})
+    table = sit_down(focal.built.env, company, seat)
+    known = anchors_of(focal.built, table, say)
+    found = met(focal, table, protocol, seed, False, say)
+    has_goals = bool(table.scripts) and focal.can_be_told
+    told = met(focal, table, protocol, seed, True, say) if with_oracle and has_goals else None
+    return _summary(focal, table, known, protocol, found, told, time.perf_counter() - began)
+
+
+# --- the figures ---------------------------------------------------------------------------------
+
+
+def _summary(
+    focal: Focal,
+    table: Table,
+    anchors: Anchors,
+    protocol: Protocol,
+    played: list[Played],
+    told: list[Played] | None,
+    seconds: float,
+) -> Adaptation:
+    each = [figures.episodes(one.early, one.late, table.focal_seats, protocol.kept_games) for one in played]
+    by_game = [figures.scores(one, protocol) for one in each]
+    raw, interval = _with_interval(by_game)
+    is_flat = tables.are_close(anchors, table.env.ceiling)
+
+    def anchored(value: float) -> float:
+        return tables.normalised(value, anchors)
+
+    def scaled(value: float) -> float | None:
+        return None if is_flat else anchored(value)
+
+    few = float(np.mean([figures.few_shot(one).mean() for one in each]))
+    curves = [figures.curve(one, protocol) for one in each]
+    curve = np.mean([c[: min(map(len, curves))] for c in curves], axis=0)
+    seat = table.focal_seats[0]
+    belief = figures.belief_figures(played[0].seen, seat)
+    return Adaptation(
+        run=focal.name,
+        company=list(table.names),
+        seats=list(table.focal_seats),
+        normalised=scaled(raw),
+        interval=None if is_flat else (anchored(interval[0]), anchored(interval[1])),
+        after_5_episodes=scaled(few),
+        raw=raw,
+        raw_interval=interval,
+        raw_after_5_episodes=few,
+        per_step=raw / float(np.nanmean([np.nanmean(one.length) for one in each])),
+        random=anchors.random,
+        best=anchors.best,
+        best_from=anchors.best_from,
+        curve=[float(x) for x in curve],
+        change=_change(table, curve, anchors),
+        opponent_model=figures.model_figures(played[0].seen, seat, table.scripts, _known(table.env)),
+        belief=belief,
+        steps_to_90=belief["steps_to_90"] if belief else None,
+        oracle_goals=_oracle(told, table, protocol, scaled),
+        per_seed=[float(x.mean()) for x in by_game],
+        seeds=len(played),
+        games=protocol.games,
+        steps=protocol.steps,
+        seconds=seconds,
+    )
+
+
+def _with_interval(by_game: list[np.ndarray]) -> tuple[float, tuple[float, float]]:
+    means = np.array([scores.mean() for scores in by_game])
+    low, high = bootstrap_interval(means if len(means) >= 3 else np.concatenate(by_game))
+    return float(means.mean()), (float(low), float(high))
+
+
+def _oracle(told: list[Played] | None, table: Table, protocol: Protocol, scaled):
+    if told is None:
+        return None
+    each = [figures.episodes(one.early, one.late, table.focal_seats, protocol.kept_games) for one in told]
+    raw, interval = _with_interval([figures.scores(one, protocol) for one in each])
+    return {"raw": raw, "raw_interval": interval, "normalised": scaled(raw)}
+
+
+def _change(table: Table, curve: np.ndarray, anchors: Anchors) -> dict[str, float] | None:
+    """The episodes about the moment at which somebody in the company becomes another."""
+    moments = [after for name in table.names if (after := settled(name)[1])]
+    if not moments or max(moments) + AFTER_CHANGE > len(curve):
+        return None
+    moment = max(moments)
+    later = float(curve[moment : moment + AFTER_CHANGE].mean())
+    return {
+        "after_episode": moment,
+        "before": float(curve[max(0, moment - 10) : moment].mean()),
+        "next_20": later,
+        "share_of_best": later / anchors.best,
+    }
+
+
+def _known(env: Environment) -> list[ScriptedPlayer]:
+    """The game's shipped players that need no options."""
+    made = []
+    for name in players_of(env):
+        try:
+            made.append(make_player(name, env))
+        except BadInput:
+            continue
+    return made
