@@ -1,6 +1,7 @@
 """Imports point one way, so that any room can be read after the rooms it stands on."""
 
 import ast
+import builtins
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,29 @@ def test_every_room_has_a_rule():
 def test_the_loop_knows_no_particular_game_or_algorithm():
     words = (SOURCE / "training" / "loop.py").read_text().lower()
     assert not [word for word in ("stag", "ppo", "snowdrift") if word in words]
+
+
+def bound_names(tree: ast.AST) -> set[str]:
+    """Every name that a file gives a meaning to, anywhere in it."""
+    names = set(dir(builtins))
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, ast.arg):
+            names.add(node.arg)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs)) and node.name:
+            names.add(node.name)
+    return names | {"__file__", "__name__"}
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: path.stem)
+def test_no_name_is_used_that_nothing_defines(path):
+    """Linters take axis names in annotations for undefined names, so that they cannot look for real ones."""
+    tree = ast.parse(path.read_text())
+    known = bound_names(tree)
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    assert not used - known

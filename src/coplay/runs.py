@@ -290,4 +290,6 @@ def _as_episode(built: Built, lineup, moments: Moment, start, meta) -> Episode:
         policy=steps(moments.policy),
         active=np.concatenate([steps(moments.active), ended]),
         meta=meta,
+        goal_names=() if isinstance(moments.belief, tuple) else built.env.goals.names,
+        belief=None if isinstance(moments.belief, tuple) else steps(moments.belief),
     )

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from coplay.algorithms.hop import FREE, HOPConfig, _drawn_orders, _parts, hop
+from coplay.algorithms.hop import FREE, HOPConfig, _drawn_orders, _parts, _teachers, _think, hop
 from coplay.algorithms.opponent_stage import _labels, _played, _rows
 from coplay.algorithms.ppo import Plan
 from coplay.envs import make_game
 from coplay.envs.contract import COMPILE_FAST
 from coplay.errors import BadInput
+from coplay.opponents.goal_policy import policies, wishes
 from coplay.opponents.goals import UNKNOWN, shown_goals
 from coplay.training.rollout import collect, start_playing
 from coplay.types import as_played
@@ -22,6 +23,7 @@ from coplay.types import as_played
 CONFIG = HOPConfig(hidden=(8, 8), model_hidden=(8, 8), trees=2, simulations=8, minibatches=2, epochs=1)
 PLAN = Plan(num_updates=4, sequence_length=40, num_envs=16, num_steps=40)
 SEATS = (0, 1, 2, 3)
+KEY = jax.random.key(6)
 compiled = functools.partial(jax.jit, compiler_options=COMPILE_FAST)
 
 
@@ -50,7 +52,7 @@ def test_orders_go_to_a_share_of_the_games_and_favour_no_seat():
     shares = [(order == goal).mean(axis=0) for goal in (0, 1)]
     assert np.ptp(shares) < 0.015
     alone_among_hares = ((order[:, 1:] == 1).all(axis=1) & (order[:, 0] == FREE)).mean()
-    assert_allclose(alone_among_hares, 0.75 * 5 / 8 / 4 * 0.3125, atol=0.004)
+    assert_allclose(alone_among_hares, 0.75 * 0.45 / 4 * 0.3125, atol=0.004)
 
 
 def test_a_single_learner_among_others_is_free():
@@ -132,7 +134,7 @@ def searched():
 
     @compiled
     def decide(params):
-        return playing.act(params, actor.memory, actor.timestep, actor.env_state, jax.random.key(6))[1]
+        return playing.act(params, actor.memory, actor.timestep, actor.env_state, KEY)[1]
 
     return decide, params, actor
 
@@ -163,6 +165,80 @@ def test_a_search_listens_to_its_networks_and_to_its_models(part):
         lambda x: x.at[..., 0].add(50.0) if x is last else x, params["opponents"]
     )
     assert not np.array_equal(base, decide(bent).notes["search/q"])
+
+
+@pytest.mark.parametrize("change", [{"company": "random"}, {"company": "self"}, {"models": "direct"}])
+def test_each_ablation_changes_what_a_search_finds(change):
+    decide, params, actor = searched()
+    base = decide(params)
+    player = as_played(hop(game(), SEATS, dataclasses.replace(CONFIG, **change), PLAN))
+    other = compiled(lambda: player.act(params, actor.memory, actor.timestep, actor.env_state, KEY)[1])()
+    assert np.isfinite(other.notes["search/q"]).all()
+    assert not np.array_equal(base.notes["search/q"], other.notes["search/q"])
+
+
+def test_without_within_beliefs_keep_through_an_episode_what_they_were_at_its_start():
+    env, (_, params, first, _) = game(), rounds()
+    before = jax.tree.map(lambda x: x[0], first.steps)
+    moved, kept = (
+        hop(env, SEATS, dataclasses.replace(CONFIG, within=within), PLAN).watch(
+            params, jax.tree.map(lambda x: x[0], first.memory), before
+        )
+        for within in ("bayes", "none")
+    )
+    start = first.memory.mind.log_belief[0]
+    assert_array_equal(kept.mind.log_belief, start)
+    assert not np.array_equal(moved.mind.log_belief, start)
+
+
+def test_direct_models_are_told_no_goal():
+    parts, _ = _parts(game(), SEATS, dataclasses.replace(CONFIG, models="direct"))
+    _, params, first, _ = rounds()
+    timestep = jax.tree.map(lambda x: x[3], first.steps.before)
+    weights = parts.policy.sharing.weights(params["opponents"])
+    policy = policies(parts.models, weights, timestep, wishes(parts.models.goals, timestep))
+    assert_array_equal(policy[..., 0, :], policy[..., 1, :])
+    told, _ = _parts(game(), SEATS, CONFIG)
+    policy = policies(told.models, weights, timestep, wishes(told.models.goals, timestep))
+    assert not np.array_equal(policy[..., 0, :], policy[..., 1, :])
+
+
+def test_a_leaf_is_worth_the_best_of_being_free_and_of_every_errand_that_can_be_had():
+    parts, _ = _parts(game(), SEATS, CONFIG)
+    _, params, _, _ = rounds()
+    size = params["policy"].own["group"]["policy"].layers[0].weight.shape[-2]
+    rows = jax.random.normal(jax.random.key(0), (4, 5, size))
+    errands = jnp.broadcast_to(jnp.eye(2), (4, 5, 2, 2))
+
+    def worth(*possible):
+        allowed = jnp.broadcast_to(jnp.array(possible), (4, 5, 2))
+        return np.asarray(_think(parts, params["policy"], rows, allowed, errands)[1])
+
+    free, stag, hare, both = (
+        worth(*possible) for possible in ((False, False), (True, False), (False, True), (True, True))
+    )
+    assert_array_equal(both, np.maximum(stag, hare))
+    assert (stag >= free).all() and (hare >= free).all()
+    assert (both > free).any()
+
+
+def test_who_is_told_is_certain_and_who_is_not_goes_on_believing():
+    algorithm, _, first, _ = rounds()
+    memory = jax.tree.map(lambda x: x[0], first.memory)
+    goals = jnp.broadcast_to(jnp.array([UNKNOWN, 0, 1, UNKNOWN]), (16, 4))
+    told = np.exp(np.asarray(algorithm.told(memory, goals).mind.log_belief))
+    assert_allclose(told[:, 0], np.broadcast_to([[1, 0], [0, 1], [0.5, 0.5]], (16, 3, 2)))
+
+
+def test_of_our_own_seats_only_those_under_orders_teach_the_models():
+    parts, _ = _parts(game(), SEATS, CONFIG)
+    _, _, first, _ = rounds()
+    teaches = _played(game(), parts.models, first, _teachers(parts)).teaches
+    expected = first.steps.before.active & (first.steps.decision.notes["order"] != FREE)
+    assert_array_equal(teaches, np.swapaxes(expected, 0, 1))
+    assert 0 < teaches.mean() < first.steps.before.active.mean()
+    alone, _ = _parts(game(), (2,), CONFIG)
+    assert _teachers(alone) is None
 
 
 @pytest.mark.parametrize("players", [2, 3, 6])

@@ -8,9 +8,11 @@ import subprocess
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 from PIL import Image, ImageColor
 
 from coplay.reports import board
+from coplay.reports.episodes import load_episode, save_episode
 from coplay.reports.replay import as_gif, as_html, as_text
 
 # --- layout ----------------------------------------------------------------------------------------
@@ -196,3 +198,34 @@ def test_a_real_browser_plays_it_to_the_end(tmp_path, three_hunters):
     ).stdout
     assert "step 2 of 2" in shown and ">Play</button>" in shown
     assert "<td>hunt stag</td><td>+5</td><td>5</td>" in shown
+
+
+# --- what players think ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def thinking(three_hunters):
+    """The first hunter holds beliefs: of the second, who is after the stag, and the third, after a hare."""
+    belief = np.full((2, 3, 2, 2), np.nan, np.float32)
+    belief[:, 0] = [[[0.6, 0.4], [0.3, 0.7]], [[0.9, 0.1], [0.05, 0.95]]]
+    return dataclasses.replace(three_hunters(), goal_names=("stag", "hare"), belief=belief)
+
+
+def test_beliefs_stand_beside_the_player_who_holds_them(thinking):
+    first, second, last = (text.splitlines()[-3:] for text in as_text(thinking))
+    assert first[0].endswith("thinks 2 stag 0.60, 3 hare 0.70")
+    assert second[0].endswith("thinks 2 stag 0.90, 3 hare 0.95")
+    assert all("thinks" not in line for line in [*first[1:], *second[1:], *last])
+
+
+def test_beliefs_are_kept_in_the_file_and_shown_on_the_page_and_in_the_picture(
+    thinking, three_hunters, tmp_path
+):
+    save_episode(tmp_path / "one.npz", thinking)
+    assert_array_equal(load_episode(tmp_path / "one.npz").belief, thinking.belief)
+    assert "2 stag 0.60, 3 hare 0.70" in as_html(thinking)
+    assert "Thinks" not in as_html(three_hunters())
+    as_gif(thinking, tmp_path / "thinking.gif")
+    as_gif(three_hunters(), tmp_path / "plain.gif")
+    with Image.open(tmp_path / "thinking.gif") as tall, Image.open(tmp_path / "plain.gif") as plain:
+        assert tall.height > plain.height

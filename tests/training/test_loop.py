@@ -46,7 +46,7 @@ def interrupted(tmp_path_factory):
     return runs.resume(path)
 
 
-def test_a_resumed_run_ends_in_the_same_bits(whole, interrupted):
+def test_the_same_seed_gives_the_same_bits_also_when_resumed(whole, interrupted):
     assert same_bits(final_state(whole), final_state(interrupted))
 
 
@@ -54,16 +54,6 @@ def test_a_resumed_run_writes_the_same_metrics_once(whole, interrupted):
     a, b = whole.metrics(), interrupted.metrics()
     assert a.num_rows == b.num_rows
     assert a.equals(b)
-
-
-def test_the_same_seed_gives_the_same_bits(whole, tmp_path):
-    again = runs.train(small(), tmp_path / "again")
-    assert same_bits(final_state(whole), final_state(again))
-
-
-def test_another_seed_gives_other_bits(whole, tmp_path):
-    other = runs.train(small(seed=1), tmp_path / "other")
-    assert not same_bits(final_state(whole).params, final_state(other).params)
 
 
 def test_evaluation_leaves_training_equal_to_the_bit(whole, tmp_path):

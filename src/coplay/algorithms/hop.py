@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from coplay.algorithms import actor_critic
@@ -54,13 +55,15 @@ class HOPConfig(PPOConfig):
     model_hidden: tuple[int, ...] = (64, 64)  # widths of the co-players' models
     model_learning_rate: float = 1e-3
     model_epochs: int = 2  # passes over each labelled round
+    model_rows: Literal["orders", "everyone"] = "orders"  # of our own seats: under orders only, or all
     models: Literal["goals", "direct"] = "goals"  # told what a co-player is after, or not
     within: Literal["bayes", "none"] = "bayes"  # how beliefs move in an episode
     between: Literal["counters", "average", "sticky", "none"] = "counters"  # memory between episodes
     ordered_games: float = 0.75  # share of games in which some seats follow orders
     new_company: float = 0.1  # chance that an episode begins with new orders and open minds
     pursuit_entropy: float = 0.02  # of carrying out orders: ways that serve equally well are all taken
-    pursuit_discount: float = 0.95
+    pursuit_discount: float = 0.8  # haste: without it any way there is as good
+    pursuit_learning_rate: float = 3e-3
     discount: float = 0.95
     value_normalisation: bool = False  # trees need values on the game's own scale
     value_clip: float | None = None
@@ -368,11 +371,11 @@ def _greeted(parts: Parts, params: PyTree, memory: HOPMemory, first: Bool[Array,
 def _drawn_orders(
     parts: Parts, identity: Int[Array, " seat"], draws: Float[Array, "env 5"], key: Key
 ) -> Int[Array, "env seat"]:
-    """Orders for a share of the games: in half of those for all seats but one, in the rest for any number,
-    and in half of either the same for all.
+    """Orders for a share of the games: in two of five for all seats, in two for all but one, in one for any
+    number; half the time the same for all.
 
     So every player meets every kind of company often enough to learn from it. With two goals and four seats
-    it is alone among followers of the second in 0.75 * 5/8 * 1/4 * 0.3125, one game of 27; if each seat were
+    it is alone among followers of the second in 0.75 * 0.45 * 1/4 * 0.3125, one game of 38; if each seat were
     ordered with chance 1/2 and a goal of its own, it would be one of 170.
     """
     num_envs, seats = draws.shape[0], identity.shape[0]
@@ -380,7 +383,8 @@ def _drawn_orders(
         return jnp.full((num_envs, 1), FREE, jnp.int32)
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, identity)
     units = jax.vmap(lambda k: jax.random.uniform(k, (num_envs, 2)), out_axes=1)(keys)
-    count = jnp.where(draws[:, 4] < 0.5, seats - 1, 1 + _whole(draws[:, 1], seats))
+    many = jnp.where(draws[:, 4] < 0.4, seats, seats - 1)
+    count = jnp.where(draws[:, 4] < 0.8, many, 1 + _whole(draws[:, 1], seats))
     count = jnp.where(draws[:, 0] < parts.config.ordered_games, count, 0)
     place = jnp.sum(units[:, :, None, 0] > units[:, None, :, 0], axis=2)  # 0 for the lowest draw of a game
     goals = [k for k in range(len(parts.env.goals.names)) if k not in parts.env.goals.aimless]
@@ -404,6 +408,19 @@ def _watch(parts: Parts, params: PyTree, memory: HOPMemory, transition: Transiti
 # --- learning ------------------------------------------------------------------------------------
 
 
+def _teachers(parts: Parts):
+    """Whose steps co-players' models learn from; None for everyone's."""
+    config, own = parts.config, np.array(parts.seats)
+    if config.model_rows == "everyone" or config.ordered_games == 0 or len(own) == 1:
+        return None
+
+    def ordered(steps: Transition) -> Bool[Array, "time env agent"]:
+        everyone = jnp.ones_like(steps.before.active)
+        return everyone.at[..., own].set(steps.decision.notes["order"] != FREE)
+
+    return ordered
+
+
 def _learn(parts: Parts, run: Plan):
     config = parts.config
     usual = usual_lesson(config)
@@ -421,6 +438,7 @@ def _learn(parts: Parts, run: Plan):
     pursuing = dataclasses.replace(
         config,
         discount=config.pursuit_discount,
+        learning_rate=config.pursuit_learning_rate,
         entropy_weight=config.pursuit_entropy,
         learning_reward="own",
     )
@@ -433,7 +451,9 @@ def _learn(parts: Parts, run: Plan):
         "pursuit": Lesson(is_ordered, carried_out),
     }
     stages = {
-        "opponents": opponent_stage(parts.env, parts.models, parts.policy.sharing, config, run),
+        "opponents": opponent_stage(
+            parts.env, parts.models, parts.policy.sharing, config, run, _teachers(parts)
+        ),
         "pursuit": renamed_metrics(
             ppo_stage(parts.env, parts.pursuit, pursuing, run, lessons["pursuit"]),
             lambda name: f"pursuit/{name.replace('/', '_')}",

@@ -1,9 +1,11 @@
 """How HOP's models of co-players learn: what did they do, now that it is known what they wanted?
 
 A round is learned from one round late, because games that a round cuts off are labelled when they end. Only
-steps of players still in the game that gave a goal away later in it are learned from.
+steps of players still in the game that gave a goal away later in it are learned from; of our own seats, if
+asked, only those that were under orders: a free player that took a hare may have waited for a stag first.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -32,7 +34,7 @@ class Played:
     description: Float[Array, "env time agent goal detail"]
     legal: Bool[Array, "env time agent action"]
     action: Int[Array, "env time agent"]
-    active: Bool[Array, "env time agent"]
+    teaches: Bool[Array, "env time agent"]  # in the game, and to be learned from
     shown: Int[Array, "env time agent"]
     is_over: Bool[Array, "env time"]
 
@@ -48,8 +50,14 @@ class Rows:
 
 
 def opponent_stage(
-    env: Environment, models: Models, sharing: Sharing, settings: Settings, plan: Plan
+    env: Environment,
+    models: Models,
+    sharing: Sharing,
+    settings: Settings,
+    plan: Plan,
+    ordered: Callable | None = None,
 ) -> Stage:
+    """`ordered`, if given, says whose steps are learned from: a function of steps -> [time, env, agent]."""
     optimiser = optax.adam(settings.model_learning_rate, eps=1e-5)
 
     def loss(weights, rows: Rows):
@@ -67,7 +75,7 @@ def opponent_stage(
         return type(packed)(own=packed.own, common=packed.common | {"last": PerEnv(_nothing(env, plan))})
 
     def update(params: Params, learner, trajectory: Trajectory, key: Key):
-        now = _played(env, models, trajectory)
+        now = _played(env, models, trajectory, ordered)
         before: Played = learner.common["last"].per_env
         label = _labels(before, now) if settings.models == "goals" else jnp.zeros_like(before.shown)
         rows = _rows(models, before, label)
@@ -95,15 +103,18 @@ def _counted(rows: Rows) -> Float[Array, ""]:
 # --- rounds --------------------------------------------------------------------------------------
 
 
-def _played(env: Environment, models: Models, trajectory: Trajectory) -> Played:
+def _played(
+    env: Environment, models: Models, trajectory: Trajectory, ordered: Callable | None = None
+) -> Played:
     steps = trajectory.steps
     before = steps.before
+    teaches = before.active if ordered is None else before.active & ordered(steps)
     arrays = (
         jnp.concatenate([before.observation, before.legal.astype(jnp.float32)], axis=-1),
         wishes(models.goals, before).description,
         before.legal,
         steps.decision.action,
-        before.active,
+        teaches,
         shown_goals(env, steps),
         is_over(steps.after),
     )
@@ -118,7 +129,7 @@ def _nothing(env: Environment, plan: Plan) -> Played:
         description=jnp.zeros((*shape, len(env.goals.names), env.goals.features)),
         legal=jnp.ones((*shape, env.num_actions), bool),
         action=jnp.zeros(shape, jnp.int32),
-        active=jnp.zeros(shape, bool),
+        teaches=jnp.zeros(shape, bool),
         shown=jnp.full(shape, UNKNOWN, jnp.int32),
         is_over=jnp.zeros(shape[:2], bool),
     )
@@ -138,7 +149,7 @@ def _labels(before: Played, now: Played) -> Int[Array, "env time agent"]:
 
 def _rows(models: Models, played: Played, label: Int[Array, "env time agent"]) -> Rows:
     """Everyone's rows with the goal they had, [seat, other, env, time, ...]."""
-    counts = played.active & (label != UNKNOWN)
+    counts = played.teaches & (label != UNKNOWN)
     is_label = jax.nn.one_hot(label, played.description.shape[-2], dtype=bool)
     goal = jnp.sum(jnp.where(is_label[..., None], played.description, 0.0), axis=-2)
     weight = jax.vmap(_balanced, in_axes=(2, 2), out_axes=2)(is_label, counts)

@@ -37,6 +37,7 @@ class Moment:
     reward: jax.Array
     policy: jax.Array
     active: jax.Array
+    belief: jax.Array | tuple[()]  # [game, agent, other, goal], () where nobody holds any
     playing: jax.Array  # [game]: the episode was not over yet
 
 
@@ -104,6 +105,7 @@ def _step(env: Environment, algorithm: Algorithm, params: Params, carry, key: Ke
         reward=after.reward,
         policy=decision.policy,
         active=timestep.active,
+        belief=decision.thoughts.belief,
         playing=playing,
     )
     carry = {

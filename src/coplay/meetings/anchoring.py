@@ -18,7 +18,7 @@ from coplay.experiment import Built, Experiment
 from coplay.meetings.tables import Say, Table, open_focal, player_at, sit_down
 from coplay.players.catalogue import settled
 from coplay.players.frozen import greedy
-from coplay.players.scripted import scripted
+from coplay.players.scripted import random_player, scripted
 from coplay.training.run_folder import RunFolder
 from coplay.types import Algorithm, PyTree
 

@@ -135,7 +135,9 @@ def _joined(played: Played, kept: int) -> Played:
 
     def join(x):
         whole = np.moveaxis(x, 0, 1)  # [step, part, game, ...]
-        order = [whole[:, :, :kept], whole[:, :, kept:]]
-        return np.concatenate([piece.reshape(len(x[0]), -1, *x.shape[3:]) for piece in order], axis=1)
+        parts = range(whole.shape[1])
+        return np.concatenate(
+            [whole[:, part, games] for games in (slice(kept), slice(kept, None)) for part in parts], axis=1
+        )
 
     return jax.tree.map(join, played)

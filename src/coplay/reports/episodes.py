@@ -37,6 +37,9 @@ class Episode:
     policy: np.ndarray  # float [move, agent, action], the probabilities it was drawn from
     active: np.ndarray  # bool [board, agent]
     meta: dict[str, Any] = dataclasses.field(default_factory=dict)
+    goal_names: tuple[str, ...] = ()  # what players can be after, where beliefs are kept
+    belief: np.ndarray | None = None  # float [move, agent, other, goal] before the move, others in the order
+    # they sit after an agent; NaN for agents that hold none
 
     def __post_init__(self):
         """Files come from strangers too, so this holds outside tests."""
@@ -48,6 +51,8 @@ class Episode:
         _require(self.reward, "reward", "f", (moves, agents))
         _require(self.policy, "policy", "f", (moves, agents, len(self.action_names)))
         _require(self.active, "active", "b", (moves + 1, agents))
+        if self.belief is not None:
+            _require(self.belief, "belief", "f", (moves, agents, agents - 1, len(self.goal_names)))
         for kind, places in self.cells.items():
             things = places.shape[1] if places.ndim == 3 else 0
             _require(places, f"cells[{kind!r}]", "iu", (moves + 1, things, 2))
@@ -57,6 +62,19 @@ class Episode:
     @property
     def num_moves(self) -> int:
         return len(self.action)
+
+    def thoughts(self, move: int, player: int) -> list[tuple[int, str, float]]:
+        """What a player in the game thinks before a move: of each other one still in it, what it is most
+        likely after and how sure that is."""
+        if self.belief is None or move >= self.num_moves or not self.active[move, player]:
+            return []
+        others = [(player + 1 + place) % len(self.members) for place in range(len(self.members) - 1)]
+        rows = zip(others, self.belief[move, player], strict=True)
+        return [
+            (other, self.goal_names[int(row.argmax())], float(row.max()))
+            for other, row in rows
+            if self.active[move, other] and not np.isnan(row).any()
+        ]
 
     @property
     def returns(self) -> Float[np.ndarray, "board agent"]:
@@ -74,10 +92,12 @@ def save_episode(path: Path, episode: Episode) -> None:
         "action_names": list(episode.action_names),
         "grid": list(episode.grid),
         "kinds": list(episode.cells),
+        "goal_names": list(episode.goal_names),
         "meta": episode.meta,
     }
     arrays = {name: getattr(episode, name) for name in ARRAYS}
     arrays |= {f"cells_{i}": places for i, places in enumerate(episode.cells.values())}
+    arrays |= {} if episode.belief is None else {"belief": episode.belief}
     content = io.BytesIO()
     np.savez_compressed(content, header=np.frombuffer(json.dumps(header).encode(), np.uint8), **arrays)
     replace_file(Path(path), content.getvalue())
@@ -117,5 +137,7 @@ def _from_arrays(arrays: dict[str, np.ndarray]) -> Episode:
         grid=tuple(header["grid"]),
         cells={kind: arrays[f"cells_{i}"] for i, kind in enumerate(header["kinds"])},
         meta=header["meta"],
+        goal_names=tuple(header.get("goal_names", ())),
+        belief=arrays.get("belief"),
         **{name: arrays[name] for name in ARRAYS},
     )

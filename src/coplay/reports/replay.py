@@ -80,8 +80,17 @@ def _table_as_text(episode: Episode, number: int) -> list[str]:
     return [
         f"{board.symbol(player)} {episode.members[player]:<{names}}  {action:<{actions}}  "
         f"{reward:>6}  return {episode.returns[number, player]:g}"
+        + _thought(episode, number, player, "  thinks ")
         for player, (action, reward) in enumerate(_last_moves(episode, number))
     ]
+
+
+def _thought(episode: Episode, number: int, player: int, before: str = "") -> str:
+    """What a player believes the others are after as it looks at a board; nothing if it holds no beliefs."""
+    told = [
+        f"{board.symbol(other)} {goal} {sure:.2f}" for other, goal, sure in episode.thoughts(number, player)
+    ]
+    return before + ", ".join(told) if told else ""
 
 
 def _last_moves(episode: Episode, number: int) -> list[tuple[str, str]]:
@@ -135,7 +144,7 @@ def _picture(episode: Episode, frame: Frame, number: int) -> Image.Image:
     height, columns = episode.grid
     cell = _cell_pixels(episode)
     wide = max(columns * cell, LEAST_WIDTH) + 2 * MARGIN
-    tall = height * cell + (len(episode.members) + 1) * LINE_HEIGHT + 3 * MARGIN
+    tall = height * cell + (_lines(episode) * len(episode.members) + 1) * LINE_HEIGHT + 3 * MARGIN
     image = Image.new("RGB", (wide * SHARPER, tall * SHARPER), PAPER)
     draw = ImageDraw.Draw(image)
     corner = ((wide - columns * cell) / 2, LINE_HEIGHT + MARGIN)
@@ -194,9 +203,16 @@ def _draw_shape(draw, shape: Shape, corner: Point, cell: int, row: int, column: 
             draw.text(place(x, y), text, fill=colour, font=font, anchor="mm")
 
 
+def _lines(episode: Episode) -> int:
+    """Of text for each player: what it did, and what it thinks if anybody thinks."""
+    return 1 if episode.belief is None else 2
+
+
 def _draw_table(draw, episode: Episode, number: int, top: float | int, wide: int) -> None:
     for player, (action, reward) in enumerate(_last_moves(episode, number)):
-        middle = top + (player + 0.5) * LINE_HEIGHT
+        middle = top + (_lines(episode) * player + 0.5) * LINE_HEIGHT
+        thought = _thought(episode, number, player, "thinks ")
+        _draw_text(draw, (MARGIN + 28, middle + 0.8 * LINE_HEIGHT), thought, FAINT)
         dot = board.Spot(MARGIN / LINE_HEIGHT + 0.4, middle / LINE_HEIGHT, 0.42)
         for shape in _player_shapes(player, dot):
             _draw_shape(draw, shape, (0, 0), LINE_HEIGHT, 0, 0)
@@ -261,6 +277,9 @@ def _data(episode: Episode) -> str:
         "chosen": episode.action.tolist(),
         "active": episode.active.astype(int).tolist(),
     }
+    if episode.belief is not None:
+        players = range(len(episode.members))
+        data["thoughts"] = [[_thought(episode, n, p) for p in players] for n in range(len(frames))]
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c").replace("&", "\\u0026")
 
 

@@ -259,7 +259,11 @@ class Program(NamedTuple):
 def chunk_program(job: Job, stretch: Stretch, state: TrainState) -> Program:
     """A program (state, number of updates) -> state, metrics [seed, update, ...]."""
     traces: list[str] = []
-    step = functools.partial(train_step, job.env, stretch.algorithm, job.num_steps, job.sequence_length)
+    # As a function of its own, so that asking for its shapes and running it trace it once.
+    step = jax.jit(
+        functools.partial(train_step, job.env, stretch.algorithm, job.num_steps, job.sequence_length),
+        inline=True,
+    )
 
     def one_seed(state: TrainState, count: jax.Array):
         shapes = jax.eval_shape(step, state)[1]
