@@ -107,7 +107,8 @@ class Goals:
         Callable | None
     )  # observation row -> possible [goal], description [goal, feature]; None: rows hide it
     shown: Callable | None  # row, action, reward, row after -> the goal this step gave away, -1 for none
-    aimless: tuple[int, ...] = ()  # goals that ask for nothing: any legal move serves them
+    aimless: tuple[int, ...] = ()  # goals that ask for nothing, and
+    idle: tuple[int, ...] = ()  # the actions that serve them, if legal
 
 
 def plain_goals(names: tuple[str, ...], shown: Callable) -> Goals:

@@ -52,7 +52,7 @@ def test_orders_go_to_a_share_of_the_games_and_favour_no_seat():
     shares = [(order == goal).mean(axis=0) for goal in (0, 1)]
     assert np.ptp(shares) < 0.015
     alone_among_hares = ((order[:, 1:] == 1).all(axis=1) & (order[:, 0] == FREE)).mean()
-    assert_allclose(alone_among_hares, 0.75 * 0.45 / 4 * 0.3125, atol=0.004)
+    assert_allclose(alone_among_hares, 0.75 * 0.45 / 4 * (0.75 / 2 + 0.25 / 8), atol=0.004)
 
 
 def test_a_single_learner_among_others_is_free():
@@ -61,11 +61,16 @@ def test_a_single_learner_among_others_is_free():
     assert (np.asarray(_drawn_orders(parts, jnp.array([2]), draws, jax.random.key(1))) == FREE).all()
 
 
-def test_an_order_holds_for_the_whole_episode_and_beliefs_start_open():
+def test_an_order_holds_while_its_goal_can_be_had_and_beliefs_start_open():
     _, _, first, _ = rounds()
     notes, before = first.steps.decision.notes, first.steps.before
-    same = (notes["order"][1:] == notes["order"][:-1]).all(axis=-1)
-    assert (same | before.first[1:]).all()
+    same = notes["order"][1:] == notes["order"][:-1]
+    possible = np.asarray(wishes(game().goals, before).possible)
+    ordered = np.maximum(notes["order"], 0)[..., None]
+    can_be_had = np.take_along_axis(possible[1:], ordered[:-1], axis=-1)[..., 0]
+    assert (same | ~can_be_had | before.first[1:, :, None]).all()
+    has_order = (notes["order"] != FREE) & before.active
+    assert np.take_along_axis(possible, ordered, axis=-1)[..., 0][has_order].all()
     assert_allclose(notes["belief"][0], 0.5)
     assert_allclose(notes["belief"].sum(axis=-1), 1.0, rtol=1e-5)
 

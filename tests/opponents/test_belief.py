@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from coplay.opponents.belief import BETWEEN, FLOOR, Episode, after_action, floored, over_possible
+from coplay.opponents.belief import (
+    BETWEEN,
+    FLOOR,
+    Episode,
+    after_action,
+    after_showing,
+    floored,
+    over_possible,
+)
 from coplay.opponents.goals import UNKNOWN
 
 
@@ -47,11 +55,12 @@ def episode(label, posterior=(0.9, 0.1)):
 
 @pytest.mark.parametrize("rule", BETWEEN)
 def test_the_first_prior_is_open_and_every_prior_adds_up(rule):
-    between = BETWEEN[rule](2)
+    between = BETWEEN[rule](3)
     kept = between.start()
-    assert_allclose(between.prior(kept), [0.5, 0.5])
+    assert_allclose(between.prior(kept)[:2], between.prior(kept)[0])
+    assert_allclose(jnp.sum(between.prior(kept)), 1.0, rtol=1e-6)
     for _ in range(5):
-        kept = between.keep(kept, episode(1))
+        kept = between.keep(kept, episode(1, (0.8, 0.1, 0.1)))
     assert_allclose(jnp.sum(between.prior(kept)), 1.0, rtol=1e-6)
 
 
@@ -101,3 +110,28 @@ def test_beliefs_are_finite_whatever_is_seen():
         log_belief = over_possible(log_belief, jnp.asarray(rng.random(2) < 0.9))
     assert np.isfinite(log_belief).all()
     assert_allclose(jax.nn.logsumexp(log_belief), 0.0, atol=1e-5)
+
+
+def test_removals_are_counted_from_a_poisson_start():
+    between = BETWEEN["removal_count"](7)
+    start = between.start()
+    assert_allclose(start[1:5], [0.368, 0.184, 0.061, 0.015], atol=5e-4)
+    assert_allclose(start.sum(), 1.0, rtol=1e-6)
+    chance = float(start[1:].sum())
+    assert_allclose(between.prior(start), [chance / 6] * 6 + [1 - chance], rtol=1e-5)
+    kept = between.keep(start, Episode(jnp.int32(2), jnp.ones(7) / 7, jnp.int32(3)))
+    assert_allclose(kept, 0.98 * start + np.eye(7)[3], rtol=1e-6)
+
+
+def test_after_two_removals_a_third_comes_with_the_chance_of_more_than_two():
+    between = BETWEEN["removal_count"](4)
+    kept = jnp.array([0.4, 0.3, 0.2, 0.1])
+    assert_allclose(between.again(kept, jnp.int32(2)), 0.1 / 0.3, rtol=1e-6)
+    assert_allclose(between.again(kept, jnp.int32(3)), 0.0)
+
+
+def test_after_a_goal_was_given_away_the_rest_is_shared_by_belief_over_what_is_left():
+    belief = jnp.log(jnp.array([0.4, 0.3, 0.1, 0.2]))
+    possible = jnp.array([False, True, True, True])  # the first was removed; the last is to do no more
+    after = jnp.exp(after_showing(belief, possible, jnp.float32(0.6)))
+    assert_allclose(after, [0.0, 0.45, 0.15, 0.4], atol=1e-6)

@@ -27,7 +27,7 @@ from coplay.algorithms.ppo import Plan, PPOConfig, ppo_stage
 from coplay.algorithms.targets import Lesson, in_the_game, usual_lesson
 from coplay.errors import BadInput
 from coplay.opponents.belief import BETWEEN, NEVER, Between
-from coplay.opponents.goal_policy import Models, models_of, policies, wishes
+from coplay.opponents.goal_policy import Models, idling, models_of, policies, wishes
 from coplay.opponents.goals import UNKNOWN, shown_goals
 from coplay.opponents.minds import Mind, beliefs, chosen, open_mind, watched
 from coplay.planning.search import SearchConfig
@@ -58,12 +58,14 @@ class HOPConfig(PPOConfig):
     model_rows: Literal["orders", "everyone"] = "orders"  # of our own seats: under orders only, or all
     models: Literal["goals", "direct"] = "goals"  # told what a co-player is after, or not
     within: Literal["bayes", "none"] = "bayes"  # how beliefs move in an episode
-    between: Literal["counters", "average", "sticky", "none"] = "counters"  # memory between episodes
+    between: Literal["counters", "average", "removal_count", "sticky", "none"] = (
+        "counters"  # memory between episodes
+    )
     ordered_games: float = 0.75  # share of games in which some seats follow orders
     new_company: float = 0.1  # chance that an episode begins with new orders and open minds
     pursuit_entropy: float = 0.02  # of carrying out orders: ways that serve equally well are all taken
     pursuit_discount: float = 0.8  # haste: without it any way there is as good
-    pursuit_learning_rate: float = 3e-3
+    pursuit_learning_rate: float = 2e-3
     discount: float = 0.95
     value_normalisation: bool = False  # trees need values on the game's own scale
     value_clip: float | None = None
@@ -79,7 +81,7 @@ class HOPConfig(PPOConfig):
     open_prior: float = 0.5  # share of chance in what a search tries first, the rest is the policy's
     search_depth: int = 32  # a walk ends here with the critic's value
     root: Literal["puct", "gumbel"] = "puct"
-    choose: Literal["visits", "visited_q"] = "visits"  # never an action that no tree has tried
+    choose: Literal["visits", "visited_q"] = "visited_q"  # never an action that no tree has tried
 
     def __post_init__(self):
         super().__post_init__()
@@ -125,6 +127,10 @@ class Parts(NamedTuple):
 def hop(env: Environment, seats: tuple[int, ...], config: HOPConfig, run: Plan) -> Algorithm:
     if env.goals.look is None:
         raise BadInput(f"hop needs a game that shows goals; set observation='entities' for {env.name}")
+    if config.between == "removal_count" and env.goals.aimless != (len(env.goals.names) - 1,):
+        raise BadInput(
+            f"between='removal_count' is for games whose last goal is to do no more, not {env.name}"
+        )
     parts, inits = _parts(env, seats, config)
     return Algorithm(
         init=lambda key: {name: init(stream(key, name)) for name, init in inits.items()},
@@ -232,13 +238,32 @@ def _notes(parts: Parts, memory: HOPMemory, timestep: TimeStep) -> dict[str, Arr
 
 def _act(parts: Parts, params: PyTree, memory: HOPMemory, timestep: TimeStep, state, key: Key):
     """While learning: some seats follow orders, the others their own policy or, in some games, a search."""
-    memory = _greeted(parts, params, memory, timestep.first, stream(key, "company"))
+    memory = _greeted(parts, params, memory, timestep, stream(key, "company"))
     _, free = actor_critic.act(parts.policy, params["policy"], memory, timestep, stream(key, "free"))
     _, told = actor_critic.act(parts.pursuit, params["pursuit"], memory, timestep, stream(key, "told"))
     free = _with_searched(parts, params, free, timestep, state, stream(key, "search"))
     told = dataclasses.replace(told, notes=free.notes)
-    follows = memory.order != FREE
-    return memory, jax.tree.map(lambda a, b: _where(follows, a, b), told, free)
+    decision = _chosen(memory.order != FREE, told, free)
+    if parts.env.goals.aimless:
+        idle = _idle(parts, params, free, timestep, stream(key, "idle"))
+        decision = _chosen(_is_aimless(parts, memory.order), idle, decision)
+    return memory, decision
+
+
+def _is_aimless(parts: Parts, order: Int[Array, "*batch seat"]) -> Bool[Array, "*batch seat"]:
+    aimless = np.isin(np.arange(len(parts.env.goals.names)), parts.env.goals.aimless)
+    return jnp.where(order == FREE, False, jnp.asarray(aimless)[order])
+
+
+def _idle(parts: Parts, params: PyTree, like: Decision, timestep: TimeStep, key: Key) -> Decision:
+    """What a seat does that is ordered to be after nothing."""
+    policy = idling(parts.env.goals, timestep.legal[:, np.array(parts.seats)])
+    action = actor_critic.draw_actions(key, params["policy"].own["seat"]["identity"], policy)
+    return dataclasses.replace(like, action=action, policy=policy)
+
+
+def _chosen(mask: Bool[Array, "env seat"], yes: Decision, no: Decision) -> Decision:
+    return jax.tree.map(lambda a, b: _where(mask, a, b), yes, no)
 
 
 def _with_searched(parts: Parts, params: PyTree, free: Decision, timestep: TimeStep, state, key: Key):
@@ -355,27 +380,44 @@ def best_visited(plans: Plans, trees: int) -> Int[Array, "env seat"]:
 CHOICES = {"visits": most_visited, "visited_q": best_visited}
 
 
-def _greeted(parts: Parts, params: PyTree, memory: HOPMemory, first: Bool[Array, " env"], key: Key):
+def _greeted(parts: Parts, params: PyTree, memory: HOPMemory, timestep: TimeStep, key: Key):
     """New company in the games where an episode begins and chance says so: new orders, open minds."""
+    first, identity = timestep.first, params["policy"].own["seat"]["identity"]
     draws = jax.random.uniform(stream(key, "game"), (first.shape[0], 6))
     is_new = first & (~memory.met | (draws[:, 0] < parts.config.new_company))
-    order = _drawn_orders(parts, params["policy"].own["seat"]["identity"], draws[:, 1:], stream(key, "seat"))
+    order = _drawn_orders(parts, identity, draws[:, 1:], stream(key, "seat"))
+    order = jnp.where(is_new[:, None], order, memory.order)
     fresh = _remember(parts, first.shape[0])
     return HOPMemory(
         mind=chosen(is_new, fresh.mind, memory.mind),
-        order=jnp.where(is_new[:, None], order, memory.order),
+        order=_renewed(parts, identity, order, timestep, stream(key, "renew")),
         met=memory.met | first,
     )
+
+
+def _renewed(
+    parts: Parts, identity: Int[Array, " seat"], order: Int[Array, "env seat"], timestep: TimeStep, key: Key
+) -> Int[Array, "env seat"]:
+    """Whose goal is gone gets another that can be had; if there is none, it is free."""
+    goals = parts.env.goals
+    possible = wishes(goals, timestep).possible[:, np.array(parts.seats)]
+    is_gone = (order != FREE) & ~jnp.any(jax.nn.one_hot(order, len(goals.names), dtype=bool) & possible, -1)
+    errands = possible & ~np.isin(np.arange(len(goals.names)), goals.aimless)[None, None]
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, identity)
+    unit = jax.vmap(lambda k: jax.random.uniform(k, order.shape[:1]), out_axes=1)(keys)
+    place = jnp.cumsum(errands, axis=-1) > _whole(unit * jnp.sum(errands, axis=-1), 1)[..., None]
+    another = jnp.where(jnp.any(errands, axis=-1), jnp.argmax(place, axis=-1), FREE)
+    return jnp.where(is_gone, another, order).astype(jnp.int32)
 
 
 def _drawn_orders(
     parts: Parts, identity: Int[Array, " seat"], draws: Float[Array, "env 5"], key: Key
 ) -> Int[Array, "env seat"]:
     """Orders for a share of the games: in two of five for all seats, in two for all but one, in one for any
-    number; half the time the same for all.
+    number; three times of four the same for all, so that they can be carried out soon.
 
     So every player meets every kind of company often enough to learn from it. With two goals and four seats
-    it is alone among followers of the second in 0.75 * 0.45 * 1/4 * 0.3125, one game of 38; if each seat were
+    it is alone among followers of the second in 0.75 * 0.45 * 1/4 * 0.41, one game of 29; if each seat were
     ordered with chance 1/2 and a goal of its own, it would be one of 170.
     """
     num_envs, seats = draws.shape[0], identity.shape[0]
@@ -387,8 +429,10 @@ def _drawn_orders(
     count = jnp.where(draws[:, 4] < 0.8, many, 1 + _whole(draws[:, 1], seats))
     count = jnp.where(draws[:, 0] < parts.config.ordered_games, count, 0)
     place = jnp.sum(units[:, :, None, 0] > units[:, None, :, 0], axis=2)  # 0 for the lowest draw of a game
-    goals = [k for k in range(len(parts.env.goals.names)) if k not in parts.env.goals.aimless]
-    unit = jnp.where((draws[:, 2] < 0.5)[:, None], draws[:, 3, None], units[..., 1])
+    aimless = list(parts.env.goals.aimless)
+    errands = [k for k in range(len(parts.env.goals.names)) if k not in aimless]
+    goals = errands + aimless * len(errands)  # half of them idle, where that is a goal
+    unit = jnp.where((draws[:, 2] < 0.75)[:, None], draws[:, 3, None], units[..., 1])
     goal = jnp.asarray(goals, jnp.int32)[_whole(unit, len(goals))]
     return jnp.where(place < count[:, None], goal, FREE)
 
@@ -429,7 +473,8 @@ def _learn(parts: Parts, run: Plan):
         return in_the_game(steps, seats) & (steps.decision.notes["order"] == FREE)
 
     def is_ordered(steps: Transition, seats: tuple[int, ...]) -> Array:
-        return in_the_game(steps, seats) & (steps.decision.notes["order"] != FREE)
+        order = steps.decision.notes["order"]
+        return in_the_game(steps, seats) & (order != FREE) & ~_is_aimless(parts, order)
 
     def carried_out(steps: Transition, seats: tuple[int, ...]) -> Array:
         shown = shown_goals(parts.env, steps)[..., jnp.array(seats)]

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 from coplay.algorithms.losses import log_policy
 from coplay.opponents.belief import NEVER
 from coplay.opponents.goal_policy import NEVER as ILLEGAL
-from coplay.opponents.goal_policy import Models, logits_of, wishes
+from coplay.opponents.goal_policy import Models, idling, logits_of, wishes
 from coplay.planning.search import Model, Outlook, SearchConfig, drawn, search
 from coplay.types import Environment, EnvState, Key, PyTree, TimeStep, pytree
 
@@ -135,15 +135,13 @@ def _look(table: Table, seats: np.ndarray, networks: Networks, weights, arrived:
     seen = jnp.concatenate([table.others(timestep.observation), legal.astype(jnp.float32), goal], axis=-1)
     is_here = table.others(timestep.active)
     told = jnp.where(is_here[..., None], is_wanted, 0.0).reshape(is_here.shape[0], -1)
-    is_errand = ~np.isin(np.arange(len(table.env.goals.names)), table.env.goals.aimless)[None]
     row, own_legal = table.own(timestep.observation, seats), table.own(timestep.legal, seats)
     inputs = jnp.concatenate([row, own_legal.astype(jnp.float32), told], axis=-1)
     errands = wishes(table.env.goals, timestep)
-    possible = table.own(errands.possible, seats) & is_errand
-    own = inputs, possible, table.own(errands.description, seats)
+    own = inputs, table.own(errands.possible, seats), table.own(errands.description, seats)
     logits, value = networks(*map(table.by_seat, own))
     foreseen = {
-        "models": lambda: _by_models(table, weights, seen, is_wanted),
+        "models": lambda: _by_models(table, weights, seen, legal, is_wanted),
         "random": lambda: jnp.zeros(legal.shape),
         "self": lambda: _as_planner(table, networks, timestep, is_here),
     }[table.company]()
@@ -163,14 +161,16 @@ def _wanted(
     return jax.nn.one_hot(best, wants.shape[-1], dtype=bool)
 
 
-def _by_models(table: Table, weights: PyTree, seen: Array, is_wanted: Array) -> Array:
+def _by_models(table: Table, weights: PyTree, seen: Array, legal: Array, is_wanted: Array) -> Array:
     """Logits of each co-player's actions, by its model."""
     by_pair = jnp.swapaxes(table.by_seat(seen), 1, 2)  # [seat, other, row, feature]
     logits = jax.vmap(jax.vmap(lambda w, x: logits_of(table.models, w, x)))(weights, by_pair)
     logits = jnp.swapaxes(logits, 1, 2).reshape(*seen.shape[:2], -1)
-    aimless = list(table.models.goals.aimless)
-    if aimless:
-        logits = jnp.where(jnp.any(is_wanted[..., np.array(aimless)], axis=-1, keepdims=True), 0.0, logits)
+    goals = table.models.goals
+    if goals.aimless:
+        idles = jnp.any(is_wanted[..., np.array(goals.aimless)], axis=-1, keepdims=True)
+        chance = idling(goals, legal)
+        logits = jnp.where(idles, jnp.where(chance > 0, 0.0, ILLEGAL), logits)
     return logits
 
 

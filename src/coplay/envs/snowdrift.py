@@ -17,6 +17,7 @@ from coplay.types import Environment, Goals, Key, Picture, TimeStep, pytree
 REMOVE = 5
 ACTION_NAMES = (*grid.MOVE_NAMES, "remove")
 NUM_ACTIONS = len(ACTION_NAMES)
+IDLE = tuple(action for action in range(NUM_ACTIONS) if action != REMOVE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -222,13 +223,14 @@ def _goals(config: SnowdriftConfig) -> Goals:
     so goals show in `entities` only."""
     names = (*(f"drift {k + 1}" for k in range(config.drifts)), "no more")
     if config.observation == "board":
-        return Goals(names, 3, None, None, aimless=(config.drifts,))
+        return Goals(names, 3, None, None, aimless=(config.drifts,), idle=IDLE)
     return Goals(
         names,
         features=3,
         look=lambda row: _drifts_seen(config, row),
         shown=lambda row, action, reward, after: _drift_removed(config, row, action),
         aimless=(config.drifts,),
+        idle=IDLE,
     )
 
 

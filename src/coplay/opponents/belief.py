@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from coplay.opponents.goals import UNKNOWN
@@ -52,6 +53,7 @@ class Between(NamedTuple):
     start: Callable  # () -> kept, with new company
     prior: Callable  # kept -> [goal] probabilities at the start of an episode
     keep: Callable  # kept, Episode -> kept, when an episode is over
+    again: Callable | None = None  # kept, goals given away so far -> chance that it is after another one
 
 
 class Episode(NamedTuple):
@@ -95,6 +97,43 @@ def sticky(num_goals: int, stay: float = 0.9) -> Between:
     )
 
 
+def removal_count(num_goals: int, fade: float = 0.98) -> Between:
+    """How many goals a player gives away in an episode, where the last goal is to be after nothing more.
+
+    n_k <- fade * n_k + 1(k = count), starting as one episode's worth of Poisson(1): quick with new company,
+    and in the end a new episode weighs 0.02, as published. After k of them another one comes with
+    P(N > k | N >= k).
+    """
+    most = num_goals - 1
+    pmf = np.exp(-1.0) / np.cumprod(np.maximum(np.arange(num_goals), 1))
+    start = pmf + (np.arange(num_goals) == 0) * (1.0 - pmf.sum())
+
+    def again(kept: Float[Array, " count"], shown: Int[Array, ""]):
+        count = jnp.arange(num_goals)
+        reached = jnp.sum(jnp.where(count >= shown, kept, 0.0))
+        beyond = jnp.sum(jnp.where(count > shown, kept, 0.0))
+        return beyond / jnp.maximum(reached, 1e-9)
+
+    def prior(kept: Float[Array, " count"]):
+        chance = again(kept, jnp.int32(0))
+        return jnp.append(jnp.full(most, chance / most), 1.0 - chance)
+
+    def keep(kept: Float[Array, " count"], episode: Episode):
+        return fade * kept + _one_hot(jnp.minimum(episode.shown, most), num_goals)
+
+    return Between(lambda: jnp.asarray(start, jnp.float32), prior, keep, again)
+
+
+def after_showing(
+    log_belief: Float[Array, " goal"], possible: Bool[Array, " goal"], chance: Float[Array, ""]
+) -> Float[Array, " goal"]:
+    """A player gave a goal away: with that `chance` it is after another, else after nothing, the last."""
+    is_last = jnp.arange(log_belief.shape[0]) == log_belief.shape[0] - 1
+    another = over_possible(log_belief, possible & ~is_last) + jnp.log(jnp.maximum(chance, 1e-9))
+    nothing = jnp.log(jnp.maximum(1.0 - chance, 1e-9))
+    return jax.nn.log_softmax(jnp.where(is_last, nothing, another))
+
+
 def nothing_kept(num_goals: int) -> Between:
     """Every episode begins with an open mind."""
     alike = _alike(num_goals)
@@ -108,6 +147,7 @@ def _alike(num_goals: int) -> Float[Array, " goal"]:
 BETWEEN: dict[str, Callable[[int], Between]] = {
     "counters": counters,
     "average": average,
+    "removal_count": removal_count,
     "sticky": sticky,
     "none": nothing_kept,
 }

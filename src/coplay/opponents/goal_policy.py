@@ -95,12 +95,19 @@ def logits_of(models: Models, weights: PyTree, seen: Float[Array, "*batch featur
 def with_aimless(
     goals: Goals, policy: Float[Array, "*batch goal action"], legal: Bool[Array, "*batch one action"]
 ):
-    """Goals that ask for nothing are not learned: any legal action serves them."""
+    """Goals that ask for nothing are not learned: whoever has one idles."""
     if not goals.aimless:
         return policy
-    alike = legal / jnp.sum(legal, axis=-1, keepdims=True)
+    alike = idling(goals, legal)
     is_aimless = np.isin(np.arange(len(goals.names)), goals.aimless)
     return jnp.where(is_aimless.reshape((1,) * (policy.ndim - 2) + (-1, 1)), alike, policy)
+
+
+def idling(goals: Goals, legal: Bool[Array, "*batch action"]) -> Float[Array, "*batch action"]:
+    """Alike over the legal actions that ask for nothing."""
+    idle = np.isin(np.arange(legal.shape[-1]), goals.idle)
+    allowed = legal & idle.reshape((1,) * (legal.ndim - 1) + (-1,))
+    return allowed / jnp.maximum(jnp.sum(allowed, axis=-1, keepdims=True), 1)
 
 
 def cross_entropy(

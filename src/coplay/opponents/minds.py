@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from coplay.opponents.belief import Between, Episode, after_action, floored, over_possible
+from coplay.opponents.belief import Between, Episode, after_action, after_showing, floored, over_possible
 from coplay.opponents.goal_policy import Models, Wishes, policies, wishes
 from coplay.opponents.goals import UNKNOWN
 from coplay.types import PyTree, TimeStep, Transition, pytree
@@ -64,11 +64,17 @@ def watched(
     moved = _per_pair(after_action)(prior, policy, action)
     is_in = before.active[:, models.others]
     told = jnp.where(is_in, shown[:, models.others], UNKNOWN)
+    has_told = told != UNKNOWN
+    count = mind.shown + has_told
+    if between.again is not None:
+        chance = _per_pair(between.again)(mind.kept, count)
+        left = wishes(models.goals, transition.after).possible[:, models.others]
+        moved = jnp.where(has_told[..., None], _per_pair(after_showing)(moved, left, chance), moved)
     mind = dataclasses.replace(
         mind,
         log_belief=jnp.where(is_in[..., None] & within, moved, mind.log_belief),
-        label=jnp.where(told != UNKNOWN, told, mind.label),
-        shown=mind.shown + (told != UNKNOWN),
+        label=jnp.where(has_told, told, mind.label),
+        shown=count,
     )
     return _turned_over(between, mind, _is_over(transition.after))
 
