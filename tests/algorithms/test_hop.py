@@ -52,7 +52,7 @@ def test_orders_go_to_a_share_of_the_games_and_favour_no_seat():
     shares = [(order == goal).mean(axis=0) for goal in (0, 1)]
     assert np.ptp(shares) < 0.015
     alone_among_hares = ((order[:, 1:] == 1).all(axis=1) & (order[:, 0] == FREE)).mean()
-    assert_allclose(alone_among_hares, 0.75 * 0.45 / 4 * (0.75 / 2 + 0.25 / 8), atol=0.004)
+    assert_allclose(alone_among_hares, 0.75 * 5 / 8 / 4 * 0.3125, atol=0.004)
 
 
 def test_a_single_learner_among_others_is_free():

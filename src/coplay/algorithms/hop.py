@@ -63,9 +63,9 @@ class HOPConfig(PPOConfig):
     )
     ordered_games: float = 0.75  # share of games in which some seats follow orders
     new_company: float = 0.1  # chance that an episode begins with new orders and open minds
-    pursuit_entropy: float = 0.02  # of carrying out orders: ways that serve equally well are all taken
+    pursuit_entropy: float = 0.2  # of carrying out orders: ways that serve about as well are all taken
     pursuit_discount: float = 0.8  # haste: without it any way there is as good
-    pursuit_learning_rate: float = 2e-3
+    pursuit_learning_rate: float = 1e-3
     discount: float = 0.95
     value_normalisation: bool = False  # trees need values on the game's own scale
     value_clip: float | None = None
@@ -413,11 +413,11 @@ def _renewed(
 def _drawn_orders(
     parts: Parts, identity: Int[Array, " seat"], draws: Float[Array, "env 5"], key: Key
 ) -> Int[Array, "env seat"]:
-    """Orders for a share of the games: in two of five for all seats, in two for all but one, in one for any
-    number; three times of four the same for all, so that they can be carried out soon.
+    """Orders for a share of the games: in half of those for all seats but one, in the rest for any number,
+    and in half of either the same for all.
 
     So every player meets every kind of company often enough to learn from it. With two goals and four seats
-    it is alone among followers of the second in 0.75 * 0.45 * 1/4 * 0.41, one game of 29; if each seat were
+    it is alone among followers of the second in 0.75 * 5/8 * 1/4 * 0.3125, one game of 27; if each seat were
     ordered with chance 1/2 and a goal of its own, it would be one of 170.
     """
     num_envs, seats = draws.shape[0], identity.shape[0]
@@ -425,14 +425,13 @@ def _drawn_orders(
         return jnp.full((num_envs, 1), FREE, jnp.int32)
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, identity)
     units = jax.vmap(lambda k: jax.random.uniform(k, (num_envs, 2)), out_axes=1)(keys)
-    many = jnp.where(draws[:, 4] < 0.4, seats, seats - 1)
-    count = jnp.where(draws[:, 4] < 0.8, many, 1 + _whole(draws[:, 1], seats))
+    count = jnp.where(draws[:, 4] < 0.5, seats - 1, 1 + _whole(draws[:, 1], seats))
     count = jnp.where(draws[:, 0] < parts.config.ordered_games, count, 0)
     place = jnp.sum(units[:, :, None, 0] > units[:, None, :, 0], axis=2)  # 0 for the lowest draw of a game
     aimless = list(parts.env.goals.aimless)
     errands = [k for k in range(len(parts.env.goals.names)) if k not in aimless]
     goals = errands + aimless * len(errands)  # half of them idle, where that is a goal
-    unit = jnp.where((draws[:, 2] < 0.75)[:, None], draws[:, 3, None], units[..., 1])
+    unit = jnp.where((draws[:, 2] < 0.5)[:, None], draws[:, 3, None], units[..., 1])
     goal = jnp.asarray(goals, jnp.int32)[_whole(unit, len(goals))]
     return jnp.where(place < count[:, None], goal, FREE)
 
