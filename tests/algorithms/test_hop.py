@@ -172,7 +172,10 @@ def test_a_search_listens_to_its_networks_and_to_its_models(part):
     assert not np.array_equal(base, decide(bent).notes["search/q"])
 
 
-@pytest.mark.parametrize("change", [{"company": "random"}, {"company": "self"}, {"models": "direct"}])
+CHANGES = [{"company": "random"}, {"company": "self"}, {"models": "direct"}, {"leaf": "rollout"}]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: "-".join(change.values()))
 def test_each_ablation_changes_what_a_search_finds(change):
     decide, params, actor = searched()
     base = decide(params)

@@ -117,6 +117,27 @@ def test_compare_wants_two_runs(capsys, tmp_path):
     assert "two run folders" in refused(capsys, "compare", tmp_path)
 
 
+def test_an_unknown_animal_of_the_zoo_is_refused(capsys):
+    assert "the zoo has no 'dodo'" in refused(capsys, "adapt", "zoo:dodo", "--against", "random")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--against", "random"], ["not a run folder"]),
+        (["--against", "random", "--games", "1"], ["--games 1"]),
+        ([], ["--against"]),
+    ],
+)
+def test_a_meeting_that_cannot_be_is_refused(capsys, tmp_path, arguments, words):
+    message = refused(capsys, "adapt", tmp_path, *arguments)
+    assert all(word in message for word in words), message
+
+
+def test_cross_play_wants_different_players(capsys, tmp_path):
+    assert "all different" in refused(capsys, "cross-play", tmp_path, tmp_path)
+
+
 @pytest.mark.parametrize("verb", ["games", "algorithms", "players"])
 def test_catalogues_speak_json(capsys, verb):
     assert main([verb, "--json"]) == 0

@@ -66,6 +66,33 @@ def test_compare_sees_that_a_run_coincides_with_itself(capsys, run):
     assert pair["probability_of_improvement"] == 0.5
 
 
+def test_adapt_gives_the_promised_fields_and_an_exported_seed_plays_the_same(capsys, run, tmp_path):
+    company = ["--against", "random,random,random", "--games", 8, "--episodes", 11]
+    found = as_json(capsys, "adapt", f"{run.path}@last:1", *company)
+    assert found["seeds"] == 1
+    assert found["seats"] == [0]
+    assert found["random"] < found["best"]
+    assert (
+        abs(found["normalised"] - (found["raw"] - found["random"]) / (found["best"] - found["random"])) < 1e-9
+    )
+    assert found["interval"][0] <= found["normalised"] <= found["interval"][1]
+    assert len(found["curve"]) >= 11
+    assert found["opponent_model"] is None, "PPO foresees nobody"
+    small_copy = tmp_path / "copy"
+    assert as_json(capsys, "export", f"{run.path}@last:1", small_copy)["bytes"] < 200_000
+    assert as_json(capsys, "adapt", small_copy, *company)["per_seed"] == found["per_seed"]
+
+
+def test_cross_play_has_a_cell_for_every_pair_and_a_column_for_every_seat(capsys, run):
+    found = as_json(capsys, "cross-play", run.path, "nearest_hare", "--episodes", 8, "--seats", "0,2")
+    assert [(c["player"], c["company"]) for c in found["cells"]] == [
+        (a, b) for a in found["players"] for b in found["players"]
+    ]
+    assert all(len(cell["per_seat"]) == 2 for cell in found["cells"])
+    among_themselves = found["cells"][-1]
+    assert among_themselves["own_return"] > 0.7, "hare hunters get hares"
+
+
 def test_the_report_names_every_seat(run):
     page = run.folder.report.read_text()
     assert "4h1s_4x4" in page

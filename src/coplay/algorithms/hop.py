@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from coplay.algorithms import actor_critic
 from coplay.algorithms.actor_critic import ActorCritic
-from coplay.algorithms.hop_search import Plans, Table, plan
+from coplay.algorithms.hop_search import Planner, Plans, Table, plan
 from coplay.algorithms.opponent_stage import opponent_stage
 from coplay.algorithms.ppo import Plan, PPOConfig, ppo_stage
 from coplay.algorithms.targets import Lesson, in_the_game, usual_lesson
@@ -80,13 +80,16 @@ class HOPConfig(PPOConfig):
     search_weight: float = 1.0  # of following the search where it decided
     open_prior: float = 0.5  # share of chance in what a search tries first, the rest is the policy's
     search_depth: int = 32  # a walk ends here with the critic's value
+    leaf: Literal["critic", "rollout"] = "critic"  # rollout: played on towards each goal, no critic asked
+    rollout_steps: int = 12
     root: Literal["puct", "gumbel"] = "puct"
     choose: Literal["visits", "visited_q"] = "visited_q"  # never an action that no tree has tried
 
     def __post_init__(self):
         super().__post_init__()
-        if self.trees < 1:
-            raise ValueError(f"trees={self.trees} must be at least 1")
+        for name in ("trees", "searched_trees", "rollout_steps"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
         if self.network != "mlp" or self.parameters != "per_agent" or self.value_normalisation:
             raise ValueError("hop has network='mlp', parameters='per_agent' and value_normalisation=false")
         _ = self.search  # checks itself
@@ -328,18 +331,26 @@ def _told(parts: Parts, memory: HOPMemory, goals: Int[Array, "env agent"]) -> HO
 
 
 def _planned(parts: Parts, params: PyTree, trees: int, settings: SearchConfig, belief, timestep, state, key):
-    identity = params["policy"].own["seat"]["identity"]
-    return plan(
-        Table(parts.env, parts.models, trees, parts.config.open_prior, parts.config.company),
-        parts.seats,
-        settings,
-        lambda *seen: _think(parts, params["policy"], *seen),
-        parts.policy.sharing.weights(params["opponents"]),
-        belief,
-        timestep,
-        state,
-        jax.vmap(jax.random.fold_in, (None, 0))(key, identity),
+    config, weights = parts.config, parts.policy.sharing.weights
+    planner = Planner(
+        table=Table(parts.env, parts.models, trees, config.open_prior, config.company),
+        seats=np.array(parts.seats),
+        networks=lambda *seen: _think(parts, params["policy"], *seen),
+        pursue=lambda rows: _pursue(parts, params["pursuit"], rows),
+        weights=weights(params["opponents"]),
+        rollout=config.rollout_steps if config.leaf == "rollout" else 0,
     )
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, params["policy"].own["seat"]["identity"])
+    return plan(planner, settings, belief, timestep, state, keys)
+
+
+def _pursue(parts: Parts, params: Seated, rows: Float[Array, "seat row feature"]):
+    """Logits of carrying out the order at the end of each row, by its seat's policy for that."""
+
+    def one_seat(weights, rows):
+        return eqx.combine(parts.pursuit.networks["policy"], weights["policy"])(rows)
+
+    return jax.vmap(one_seat)(parts.pursuit.sharing.weights(params), rows)
 
 
 def _think(

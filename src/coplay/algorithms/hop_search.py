@@ -6,7 +6,7 @@ batch. The planner steps the game's own state, so it sees everything.
 """
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ from coplay.opponents.goal_policy import Models, idling, logits_of, wishes
 from coplay.planning.search import Model, Outlook, SearchConfig, drawn, search
 from coplay.types import Environment, EnvState, Key, PyTree, TimeStep, pytree
 
+Pursue = Any  # own rows with a goal's description [seat, row, feature] -> logits of going after it
 Networks = Any  # own rows, own goals: possible and description, all [seat, row, ...] -> logits, value
 
 
@@ -93,64 +94,129 @@ class Table:
         return jnp.concatenate([rows[place][:, order] for place, order in enumerate(self.models.others)])
 
 
+class Planner(NamedTuple):
+    """Whoever plans, with networks of its own and models of the others."""
+
+    table: Table
+    seats: np.ndarray
+    networks: Networks
+    pursue: Pursue
+    weights: PyTree  # of the models
+    rollout: int  # steps that a leaf is played on for; 0: the critic says what it is worth
+
+
 def plan(
-    table: Table,
-    seats: tuple[int, ...],
+    planner: Planner,
     config: SearchConfig,
-    networks: Networks,
-    weights: PyTree,
     belief: Float[Array, "env seat other goal"],
     timestep: TimeStep,
     state: EnvState,
     keys: Key,
 ) -> Plans:
-    """Search for every seat of every game; `networks` read a planner's row and its co-players' goals.
-
-    `keys` are the seats' own.
-    """
+    """Search for every seat of every game. `keys` are the seats' own."""
+    table = planner.table
     split = jax.vmap(jax.random.split, out_axes=1)(keys)
     draw_keys, search_keys = split[0], split[1]
     believed = table.spread_seats(belief)
     # The greatest of log probability + Gumbel noise is a draw; the order of the rest is a draw without it.
     wants = jnp.log(jnp.maximum(believed, 1e-9)) + drawn(jax.random.gumbel, draw_keys, believed.shape)
     state, timestep = jax.tree.map(table.spread, (state, timestep))
-    start = Arrived(state, timestep, wants)
     world = Model(
-        look=lambda arrived, keys: _look(table, np.array(seats), networks, weights, arrived, keys),
-        step=lambda node, action, keys: _step(table, np.array(seats), node, action, keys),
+        look=lambda arrived, keys: _look(planner, config.discount, arrived, keys),
+        step=lambda node, action, keys: _step(table, planner.seats, node, action, keys),
     )
-    found = search(world, config, start, search_keys)
+    found = search(world, config, Arrived(state, timestep, wants), search_keys)
     visits, q = table.gathered(found.visits), table.gathered(found.q)
     return Plans(visits=jnp.sum(visits, axis=2), q=jnp.mean(q, axis=2))
 
 
-def _look(table: Table, seats: np.ndarray, networks: Networks, weights, arrived: Arrived, keys: Key):
+def _look(planner: Planner, discount: float, arrived: Arrived, keys: Key):
     """What the planner thinks of a moment, and what the others do in it."""
-    timestep = arrived.timestep
-    wished = wishes(table.models.goals, timestep)
-    is_wanted = _wanted(arrived.wants, table.others(wished.possible))
-    legal = table.others(timestep.legal)
-    description = table.others(wished.description)
-    goal = jnp.sum(jnp.where(is_wanted[..., None], description, 0.0), axis=-2)
-    seen = jnp.concatenate([table.others(timestep.observation), legal.astype(jnp.float32), goal], axis=-1)
+    table, seats, timestep = planner.table, planner.seats, arrived.timestep
+    is_wanted = _wanted(arrived.wants, table.others(wishes(table.models.goals, timestep).possible))
     is_here = table.others(timestep.active)
     told = jnp.where(is_here[..., None], is_wanted, 0.0).reshape(is_here.shape[0], -1)
-    row, own_legal = table.own(timestep.observation, seats), table.own(timestep.legal, seats)
-    inputs = jnp.concatenate([row, own_legal.astype(jnp.float32), told], axis=-1)
+    own_legal = table.own(timestep.legal, seats)
     errands = wishes(table.env.goals, timestep)
-    own = inputs, table.own(errands.possible, seats), table.own(errands.description, seats)
-    logits, value = networks(*map(table.by_seat, own))
-    foreseen = {
-        "models": lambda: _by_models(table, weights, seen, legal, is_wanted),
-        "random": lambda: jnp.zeros(legal.shape),
-        "self": lambda: _as_planner(table, networks, timestep, is_here),
-    }[table.company]()
-    others = _draw(foreseen, legal, keys)
+    possible, description = table.own(errands.possible, seats), table.own(errands.description, seats)
+    inputs = jnp.concatenate([_own_rows(planner, timestep), told], axis=-1)
+    logits, value = planner.networks(*map(table.by_seat, (inputs, possible, description)))
     policy = jnp.exp(log_policy(logits.reshape(-1, logits.shape[-1]), own_legal))
     alike = own_legal / jnp.sum(own_legal, axis=-1, keepdims=True)
     prior = (1.0 - table.open_prior) * policy + table.open_prior * alike
-    node = Node(arrived.state, arrived.wants, _everyone(table, others))
-    return node, Outlook(prior, own_legal, value.reshape(-1))
+    value = value.reshape(-1)
+    if planner.rollout:
+        value = _rolled_out(planner, discount, arrived, possible, keys)
+    node = Node(arrived.state, arrived.wants, _everyone(table, _moves(planner, arrived, is_wanted, keys)))
+    return node, Outlook(prior, own_legal, value)
+
+
+def _own_rows(planner: Planner, timestep: TimeStep) -> Float[Array, "search feature"]:
+    own = [planner.table.own(x, planner.seats) for x in (timestep.observation, timestep.legal)]
+    return jnp.concatenate([own[0], own[1].astype(jnp.float32)], axis=-1)
+
+
+def _moves(planner: Planner, arrived: Arrived, is_wanted: Bool[Array, "search other goal"], keys: Key):
+    """What the co-players do now, drawn once for all that the planner might do."""
+    table, timestep = planner.table, arrived.timestep
+    legal = table.others(timestep.legal)
+    logits = {
+        "models": lambda: _by_models(planner, timestep, legal, is_wanted),
+        "random": lambda: jnp.zeros(legal.shape),
+        "self": lambda: _as_planner(planner, timestep, table.others(timestep.active)),
+    }[table.company]()
+    noise = drawn(jax.random.gumbel, keys, logits.shape)
+    return jnp.argmax(jnp.where(legal, logits, ILLEGAL) + noise, axis=-1).astype(jnp.int32)
+
+
+# --- leaves that are played on -------------------------------------------------------------------
+
+
+def _rolled_out(
+    planner: Planner, discount: float, arrived: Arrived, possible: Bool[Array, "search goal"], keys: Key
+) -> Float[Array, " search"]:
+    """The best that pursuing one goal after the other brings within so many steps: no critic is asked."""
+    goals = range(len(planner.table.env.goals.names))
+    brings = jnp.stack([_pursued(planner, discount, arrived, goal, keys) for goal in goals], axis=1)
+    return jnp.max(jnp.where(possible, brings, 0.0), axis=1)
+
+
+def _pursued(
+    planner: Planner, discount: float, arrived: Arrived, goal: int, keys: Key
+) -> Float[Array, " search"]:
+    """What going after `goal` brings, discounted, the others being what they are thought to be."""
+    table, seats = planner.table, planner.seats
+
+    def one_step(time, carry):
+        arrived, total, weight = carry
+        key_sets = jax.vmap(lambda key: jax.random.split(jax.random.fold_in(key, time), 3), out_axes=1)(keys)
+        timestep = arrived.timestep
+        is_wanted = _wanted(arrived.wants, table.others(wishes(table.models.goals, timestep).possible))
+        node = Node(
+            arrived.state,
+            arrived.wants,
+            _everyone(table, _moves(planner, arrived, is_wanted, key_sets[0])),
+        )
+        action = _errand_move(planner, timestep, goal, key_sets[1])
+        arrived, reward, is_over = _step(table, seats, node, action, key_sets[2])
+        return arrived, total + weight * reward, jnp.where(is_over, 0.0, weight * discount)
+
+    start = (arrived, jnp.zeros(arrived.wants.shape[0]), jnp.ones(arrived.wants.shape[0]))
+    return jax.lax.fori_loop(0, planner.rollout, one_step, start)[1]
+
+
+def _errand_move(planner: Planner, timestep: TimeStep, goal: int, keys: Key) -> Int[Array, " search"]:
+    table = planner.table
+    description = table.own(wishes(table.env.goals, timestep).description, planner.seats)[:, goal]
+    rows = jnp.concatenate([_own_rows(planner, timestep), description], axis=-1)
+    logits = planner.pursue(table.by_seat(rows))
+    logits = jnp.where(
+        table.own(timestep.legal, planner.seats), logits.reshape(-1, logits.shape[-1]), ILLEGAL
+    )
+    return jnp.argmax(logits + drawn(jax.random.gumbel, keys, logits.shape), axis=-1).astype(jnp.int32)
+
+
+# --- co-players ----------------------------------------------------------------------------------
 
 
 def _wanted(
@@ -161,21 +227,25 @@ def _wanted(
     return jax.nn.one_hot(best, wants.shape[-1], dtype=bool)
 
 
-def _by_models(table: Table, weights: PyTree, seen: Array, legal: Array, is_wanted: Array) -> Array:
+def _by_models(planner: Planner, timestep: TimeStep, legal: Array, is_wanted: Array) -> Array:
     """Logits of each co-player's actions, by its model."""
-    by_pair = jnp.swapaxes(table.by_seat(seen), 1, 2)  # [seat, other, row, feature]
-    logits = jax.vmap(jax.vmap(lambda w, x: logits_of(table.models, w, x)))(weights, by_pair)
-    logits = jnp.swapaxes(logits, 1, 2).reshape(*seen.shape[:2], -1)
+    table = planner.table
     goals = table.models.goals
+    description = table.others(wishes(goals, timestep).description)
+    goal = jnp.sum(jnp.where(is_wanted[..., None], description, 0.0), axis=-2)
+    seen = jnp.concatenate([table.others(timestep.observation), legal.astype(jnp.float32), goal], axis=-1)
+    by_pair = jnp.swapaxes(table.by_seat(seen), 1, 2)  # [seat, other, row, feature]
+    logits = jax.vmap(jax.vmap(lambda w, x: logits_of(table.models, w, x)))(planner.weights, by_pair)
+    logits = jnp.swapaxes(logits, 1, 2).reshape(*seen.shape[:2], -1)
     if goals.aimless:
         idles = jnp.any(is_wanted[..., np.array(goals.aimless)], axis=-1, keepdims=True)
-        chance = idling(goals, legal)
-        logits = jnp.where(idles, jnp.where(chance > 0, 0.0, ILLEGAL), logits)
+        logits = jnp.where(idles, jnp.where(idling(goals, legal) > 0, 0.0, ILLEGAL), logits)
     return logits
 
 
-def _as_planner(table: Table, networks: Networks, timestep: TimeStep, is_here: Bool[Array, "search other"]):
+def _as_planner(planner: Planner, timestep: TimeStep, is_here: Bool[Array, "search other"]) -> Array:
     """Logits by the planner's own policy in each co-player's place, with an open mind about everyone else."""
+    table = planner.table
     rows, legal = table.others(timestep.observation), table.others(timestep.legal)
     num_others, num_goals = is_here.shape[1], len(table.env.goals.names)
     after_it = (np.arange(num_others)[:, None] + np.arange(1, num_others + 1)[None]) % (num_others + 1)
@@ -183,15 +253,9 @@ def _as_planner(table: Table, networks: Networks, timestep: TimeStep, is_here: B
     open_mind = jnp.repeat(everyone[:, after_it] / num_goals, num_goals, axis=-1)
     asked = jnp.concatenate([rows, legal.astype(jnp.float32), open_mind], axis=-1)
     flat = table.by_seat(asked).reshape(table.num_seats, -1, asked.shape[-1])
-    aimless = jnp.zeros((*flat.shape[:2], num_goals, table.env.goals.features))
-    logits, _ = networks(flat, jnp.zeros(aimless.shape[:-1], bool), aimless)
+    nothing = jnp.zeros((*flat.shape[:2], num_goals, table.env.goals.features))
+    logits, _ = planner.networks(flat, jnp.zeros(nothing.shape[:-1], bool), nothing)
     return logits.reshape(*legal.shape)
-
-
-def _draw(logits: Float[Array, "search other action"], legal: Bool[Array, "search other action"], keys: Key):
-    """One action for each co-player."""
-    noise = drawn(jax.random.gumbel, keys, logits.shape)
-    return jnp.argmax(jnp.where(legal, logits, ILLEGAL) + noise, axis=-1).astype(jnp.int32)
 
 
 def _everyone(table: Table, others: Int[Array, "search other"]) -> Int[Array, "search agent"]:
