@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from coplay.algorithms import actor_critic
 from coplay.algorithms.actor_critic import ActorCritic
-from coplay.algorithms.hop_search import Planner, Plans, Table, plan
+from coplay.algorithms.hop_search import FREE, Planner, Plans, Table, plan
 from coplay.algorithms.opponent_stage import opponent_stage
 from coplay.algorithms.ppo import Plan, PPOConfig, ppo_stage
 from coplay.algorithms.targets import Lesson, in_the_game, usual_lesson
@@ -47,8 +47,6 @@ from coplay.types import (
     stream,
 )
 
-FREE = -1  # no order
-
 
 @dataclasses.dataclass(frozen=True)
 class HOPConfig(PPOConfig):
@@ -63,9 +61,10 @@ class HOPConfig(PPOConfig):
     )
     ordered_games: float = 0.75  # share of games in which some seats follow orders
     new_company: float = 0.1  # chance that an episode begins with new orders and open minds
-    pursuit_entropy: float = 0.2  # of carrying out orders: ways that serve about as well are all taken
+    pursuit_entropy: float = 0.02  # of carrying out orders: ways that serve equally well are all taken
     pursuit_discount: float = 0.8  # haste: without it any way there is as good
     pursuit_learning_rate: float = 1e-3
+    pursuit_temperature: float = 0.05  # of what a search teaches about carrying out orders
     discount: float = 0.95
     value_normalisation: bool = False  # trees need values on the game's own scale
     value_clip: float | None = None
@@ -240,15 +239,14 @@ def _notes(parts: Parts, memory: HOPMemory, timestep: TimeStep) -> dict[str, Arr
 
 
 def _act(parts: Parts, params: PyTree, memory: HOPMemory, timestep: TimeStep, state, key: Key):
-    """While learning: some seats follow orders, the others their own policy or, in some games, a search."""
+    """While learning: some seats follow orders, the others are free; in some games moves are planned."""
     memory = _greeted(parts, params, memory, timestep, stream(key, "company"))
     _, free = actor_critic.act(parts.policy, params["policy"], memory, timestep, stream(key, "free"))
     _, told = actor_critic.act(parts.pursuit, params["pursuit"], memory, timestep, stream(key, "told"))
-    free = _with_searched(parts, params, free, timestep, state, stream(key, "search"))
-    told = dataclasses.replace(told, notes=free.notes)
     decision = _chosen(memory.order != FREE, told, free)
+    decision = _with_searched(parts, params, decision, timestep, state, stream(key, "search"))
     if parts.env.goals.aimless:
-        idle = _idle(parts, params, free, timestep, stream(key, "idle"))
+        idle = _idle(parts, params, decision, timestep, stream(key, "idle"))
         decision = _chosen(_is_aimless(parts, memory.order), idle, decision)
     return memory, decision
 
@@ -278,10 +276,10 @@ def _with_searched(parts: Parts, params: PyTree, free: Decision, timestep: TimeS
     if games == 0:
         return free
     plan_key, draw_key = stream(key, "plan"), stream(key, "draw")
-    belief, timestep, state = jax.tree.map(lambda x: x[:games], (free.notes["belief"], timestep, state))
+    notes, timestep, state = jax.tree.map(lambda x: x[:games], (free.notes, timestep, state))
     settings = dataclasses.replace(config.search, simulations=config.searched_simulations)
-    plans = _planned(parts, params, config.searched_trees, settings, belief, timestep, state, plan_key)
-    policy = plans.visits / jnp.sum(plans.visits, axis=-1, keepdims=True)
+    plans = _planned(parts, params, config.searched_trees, settings, notes, timestep, state, plan_key, True)
+    policy = _lesson_of(plans, notes["order"], config.pursuit_temperature)
     action = actor_critic.draw_actions(draw_key, params["policy"].own["seat"]["identity"], policy)
     chance = jnp.sum(jnp.where(jax.nn.one_hot(action, policy.shape[-1], dtype=bool), policy, 0.0), axis=-1)
     return dataclasses.replace(
@@ -290,6 +288,14 @@ def _with_searched(parts: Parts, params: PyTree, free: Decision, timestep: TimeS
         log_prob=free.log_prob.at[:games].set(jnp.log(jnp.maximum(chance, 1e-9))),
         policy=free.policy.at[:games].set(policy),
     )
+
+
+def _lesson_of(plans: Plans, order: Int[Array, "env seat"], temperature: float):
+    """What a search teaches: how often it went each way; to those under orders, what brings them there
+    soonest, every equally good way alike."""
+    shares = plans.visits / jnp.sum(plans.visits, axis=-1, keepdims=True)
+    tried = jnp.where(plans.visits > 0, plans.q / temperature, -jnp.inf)
+    return jnp.where((order == FREE)[..., None], shares, jax.nn.softmax(tried, axis=-1))
 
 
 def _where(mask: Bool[Array, "env seat"], yes: Array, no: Array) -> Array:
@@ -306,7 +312,7 @@ def _play(parts: Parts, params: PyTree, memory: HOPMemory, timestep: TimeStep, s
     if config.acts == "network":
         return memory, dataclasses.replace(decision, thoughts=thoughts)
     key = stream(key, "search")
-    plans = _planned(parts, params, config.trees, config.search, belief, timestep, state, key)
+    plans = _planned(parts, params, config.trees, config.search, decision.notes, timestep, state, key)
     action = CHOICES[config.choose](plans, config.trees)
     policy = jax.nn.one_hot(action, plans.q.shape[-1])
     notes = decision.notes | {"search/q": plans.q, "search/visits": plans.visits}
@@ -330,7 +336,17 @@ def _told(parts: Parts, memory: HOPMemory, goals: Int[Array, "env agent"]) -> HO
     return dataclasses.replace(memory, mind=dataclasses.replace(mind, log_belief=log_belief))
 
 
-def _planned(parts: Parts, params: PyTree, trees: int, settings: SearchConfig, belief, timestep, state, key):
+def _planned(
+    parts: Parts,
+    params: PyTree,
+    trees: int,
+    settings: SearchConfig,
+    notes,
+    timestep,
+    state,
+    key,
+    has_orders: bool = False,
+) -> Plans:
     config, weights = parts.config, parts.policy.sharing.weights
     planner = Planner(
         table=Table(parts.env, parts.models, trees, config.open_prior, config.company),
@@ -339,16 +355,19 @@ def _planned(parts: Parts, params: PyTree, trees: int, settings: SearchConfig, b
         pursue=lambda rows: _pursue(parts, params["pursuit"], rows),
         weights=weights(params["opponents"]),
         rollout=config.rollout_steps if config.leaf == "rollout" else 0,
+        has_orders=has_orders,
+        order_discount=config.pursuit_discount,
     )
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, params["policy"].own["seat"]["identity"])
-    return plan(planner, settings, belief, timestep, state, keys)
+    return plan(planner, settings, notes["belief"], notes["order"], timestep, state, keys)
 
 
 def _pursue(parts: Parts, params: Seated, rows: Float[Array, "seat row feature"]):
-    """Logits of carrying out the order at the end of each row, by its seat's policy for that."""
+    """Logits and value of carrying out the order at the end of each row, by its seat's networks for that."""
 
     def one_seat(weights, rows):
-        return eqx.combine(parts.pursuit.networks["policy"], weights["policy"])(rows)
+        read = {n: eqx.combine(net, weights[n])(rows) for n, net in parts.pursuit.networks.items()}
+        return read["policy"], read["critic"][..., 0]
 
     return jax.vmap(one_seat)(parts.pursuit.sharing.weights(params), rows)
 
@@ -501,9 +520,10 @@ def _learn(parts: Parts, run: Plan):
     def was_searched(steps: Transition, seats: tuple[int, ...]) -> Array:
         return steps.decision.notes["searched"]
 
+    searched = was_searched if config.searched_games else None
     lessons = {
-        "policy": Lesson(is_free, usual.reward, was_searched if config.searched_games else None, in_the_game),
-        "pursuit": Lesson(is_ordered, carried_out),
+        "policy": Lesson(is_free, usual.reward, searched, in_the_game),
+        "pursuit": Lesson(is_ordered, carried_out, searched),
     }
     stages = {
         "opponents": opponent_stage(

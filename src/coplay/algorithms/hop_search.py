@@ -2,7 +2,8 @@
 
 For every tree the co-players' goals are drawn once from the beliefs; inside the tree they act by their models
 towards those goals, and only the planner's own moves branch. Searches of all seats, games and trees are one
-batch. The planner steps the game's own state, so it sees everything.
+batch. The planner steps the game's own state, so it sees everything. A planner under orders plans for them:
+its reward is 1 for giving the ordered goal away.
 """
 
 import dataclasses
@@ -20,7 +21,8 @@ from coplay.opponents.goal_policy import Models, idling, logits_of, wishes
 from coplay.planning.search import Model, Outlook, SearchConfig, drawn, search
 from coplay.types import Environment, EnvState, Key, PyTree, TimeStep, pytree
 
-Pursue = Any  # own rows with a goal's description [seat, row, feature] -> logits of going after it
+FREE = -1  # no order
+Pursue = Any  # own rows with a goal's description [seat, row, feature] -> logits, value of going after it
 Networks = Any  # own rows, own goals: possible and description, all [seat, row, ...] -> logits, value
 
 
@@ -31,14 +33,17 @@ class Arrived:
     state: EnvState  # [search, ...]
     timestep: TimeStep
     wants: Float[Array, "search other goal"]  # the higher, the sooner; drawn once for a tree
+    order: Int[Array, " search"]  # what the planner is after, FREE for whatever pays
 
 
 @pytree
 class Node:
-    """What a tree keeps: the game, its company, and what the others do next."""
+    """What a tree keeps: the game, its company, what the planner sees and what the others do next."""
 
     state: EnvState
     wants: Float[Array, "search other goal"]
+    order: Int[Array, " search"]
+    row: Float[Array, "search feature"]
     moves: Int[Array, "search agent"]  # of everyone; the planner's own entry is filled in on the way
 
 
@@ -103,12 +108,15 @@ class Planner(NamedTuple):
     pursue: Pursue
     weights: PyTree  # of the models
     rollout: int  # steps that a leaf is played on for; 0: the critic says what it is worth
+    has_orders: bool  # some planners are under orders, with a discount of their own
+    order_discount: float
 
 
 def plan(
     planner: Planner,
     config: SearchConfig,
     belief: Float[Array, "env seat other goal"],
+    order: Int[Array, "env seat"],
     timestep: TimeStep,
     state: EnvState,
     keys: Key,
@@ -121,11 +129,13 @@ def plan(
     # The greatest of log probability + Gumbel noise is a draw; the order of the rest is a draw without it.
     wants = jnp.log(jnp.maximum(believed, 1e-9)) + drawn(jax.random.gumbel, draw_keys, believed.shape)
     state, timestep = jax.tree.map(table.spread, (state, timestep))
+    order = table.spread_seats(order)
     world = Model(
         look=lambda arrived, keys: _look(planner, config.discount, arrived, keys),
-        step=lambda node, action, keys: _step(table, planner.seats, node, action, keys),
+        step=lambda node, action, keys: _step(planner, node, action, keys),
     )
-    found = search(world, config, Arrived(state, timestep, wants), search_keys)
+    discount = jnp.where(order == FREE, config.discount, planner.order_discount)
+    found = search(world, config, Arrived(state, timestep, wants, order), search_keys, discount)
     visits, q = table.gathered(found.visits), table.gathered(found.q)
     return Plans(visits=jnp.sum(visits, axis=2), q=jnp.mean(q, axis=2))
 
@@ -140,15 +150,37 @@ def _look(planner: Planner, discount: float, arrived: Arrived, keys: Key):
     errands = wishes(table.env.goals, timestep)
     possible, description = table.own(errands.possible, seats), table.own(errands.description, seats)
     inputs = jnp.concatenate([_own_rows(planner, timestep), told], axis=-1)
-    logits, value = planner.networks(*map(table.by_seat, (inputs, possible, description)))
-    policy = jnp.exp(log_policy(logits.reshape(-1, logits.shape[-1]), own_legal))
-    alike = own_legal / jnp.sum(own_legal, axis=-1, keepdims=True)
-    prior = (1.0 - table.open_prior) * policy + table.open_prior * alike
-    value = value.reshape(-1)
+    logits, value = _flat(planner.networks(*map(table.by_seat, (inputs, possible, description))))
     if planner.rollout:
         value = _rolled_out(planner, discount, arrived, possible, keys)
-    node = Node(arrived.state, arrived.wants, _everyone(table, _moves(planner, arrived, is_wanted, keys)))
-    return node, Outlook(prior, own_legal, value)
+    if planner.has_orders:
+        logits, value = _under_orders(planner, arrived, possible, description, logits, value)
+    alike = own_legal / jnp.sum(own_legal, axis=-1, keepdims=True)
+    policy = jnp.exp(log_policy(logits, own_legal))
+    prior = (1.0 - table.open_prior) * policy + table.open_prior * alike
+    return _node(planner, arrived, is_wanted, keys), Outlook(prior, own_legal, value)
+
+
+def _flat(by_seat: tuple[Array, Array]) -> tuple[Array, Array]:
+    """[seat, row, ...] as [search, ...]."""
+    return by_seat[0].reshape(-1, by_seat[0].shape[-1]), by_seat[1].reshape(-1)
+
+
+def _under_orders(planner: Planner, arrived: Arrived, possible, description, logits: Array, value: Array):
+    """The same for the free; for those under orders, what their pursuit says. What is gone is worth 0."""
+    is_ordered = jax.nn.one_hot(arrived.order, possible.shape[-1], dtype=bool)
+    goal = jnp.sum(jnp.where(is_ordered[..., None], description, 0.0), axis=-2)
+    rows = jnp.concatenate([_own_rows(planner, arrived.timestep), goal], axis=-1)
+    told_logits, told_value = _flat(planner.pursue(planner.table.by_seat(rows)))
+    told_value = jnp.where(jnp.any(is_ordered & possible, axis=-1), told_value, 0.0)
+    is_free = arrived.order == FREE
+    return jnp.where(is_free[:, None], logits, told_logits), jnp.where(is_free, value, told_value)
+
+
+def _node(planner: Planner, arrived: Arrived, is_wanted: Bool[Array, "search other goal"], keys: Key) -> Node:
+    moves = _everyone(planner.table, _moves(planner, arrived, is_wanted, keys))
+    row = planner.table.own(arrived.timestep.observation, planner.seats)
+    return Node(arrived.state, arrived.wants, arrived.order, row, moves)
 
 
 def _own_rows(planner: Planner, timestep: TimeStep) -> Float[Array, "search feature"]:
@@ -185,20 +217,16 @@ def _pursued(
     planner: Planner, discount: float, arrived: Arrived, goal: int, keys: Key
 ) -> Float[Array, " search"]:
     """What going after `goal` brings, discounted, the others being what they are thought to be."""
-    table, seats = planner.table, planner.seats
+    table = planner.table
 
     def one_step(time, carry):
         arrived, total, weight = carry
         key_sets = jax.vmap(lambda key: jax.random.split(jax.random.fold_in(key, time), 3), out_axes=1)(keys)
         timestep = arrived.timestep
         is_wanted = _wanted(arrived.wants, table.others(wishes(table.models.goals, timestep).possible))
-        node = Node(
-            arrived.state,
-            arrived.wants,
-            _everyone(table, _moves(planner, arrived, is_wanted, key_sets[0])),
-        )
+        node = _node(planner, arrived, is_wanted, key_sets[0])
         action = _errand_move(planner, timestep, goal, key_sets[1])
-        arrived, reward, is_over = _step(table, seats, node, action, key_sets[2])
+        arrived, reward, is_over = _step(planner, node, action, key_sets[2])
         return arrived, total + weight * reward, jnp.where(is_over, 0.0, weight * discount)
 
     start = (arrived, jnp.zeros(arrived.wants.shape[0]), jnp.ones(arrived.wants.shape[0]))
@@ -209,10 +237,8 @@ def _errand_move(planner: Planner, timestep: TimeStep, goal: int, keys: Key) -> 
     table = planner.table
     description = table.own(wishes(table.env.goals, timestep).description, planner.seats)[:, goal]
     rows = jnp.concatenate([_own_rows(planner, timestep), description], axis=-1)
-    logits = planner.pursue(table.by_seat(rows))
-    logits = jnp.where(
-        table.own(timestep.legal, planner.seats), logits.reshape(-1, logits.shape[-1]), ILLEGAL
-    )
+    logits, _ = _flat(planner.pursue(table.by_seat(rows)))
+    logits = jnp.where(table.own(timestep.legal, planner.seats), logits, ILLEGAL)
     return jnp.argmax(logits + drawn(jax.random.gumbel, keys, logits.shape), axis=-1).astype(jnp.int32)
 
 
@@ -268,10 +294,15 @@ def _everyone(table: Table, others: Int[Array, "search other"]) -> Int[Array, "s
     return jnp.concatenate(rows)
 
 
-def _step(table: Table, seats: np.ndarray, node: Node, action: Int[Array, " search"], keys: Key):
+def _step(planner: Planner, node: Node, action: Int[Array, " search"], keys: Key):
+    table, seats = planner.table, planner.seats
     is_own = np.repeat(seats, action.shape[0] // len(seats))[:, None] == np.arange(node.moves.shape[1])[None]
     joint = jnp.where(is_own, action[:, None], node.moves)
     step_keys = jax.vmap(lambda key: jax.random.split(key, action.shape[0] // len(seats)))(keys).ravel()
     state, after = jax.vmap(table.env.step)(node.state, joint, step_keys)
     reward, ended = table.own(after.reward, seats), table.own(after.terminated, seats)
-    return Arrived(state, after, node.wants), reward, ended
+    shown = table.env.goals.shown
+    if planner.has_orders and shown is not None:
+        told = jax.vmap(shown)(node.row, action, reward, table.own(after.observation, seats))
+        reward = jnp.where(node.order == FREE, reward, (told == node.order).astype(jnp.float32))
+    return Arrived(state, after, node.wants, node.order), reward, ended
