@@ -9,21 +9,41 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from coplay.algorithms.hop import FREE, HOPConfig, _drawn_orders, _parts, _teachers, _think, hop
+from coplay.algorithms.hop import (
+    FREE,
+    HOPConfig,
+    Plans,
+    _drawn_orders,
+    _lesson_of,
+    _parts,
+    _teachers,
+    _think,
+    hop,
+)
 from coplay.algorithms.opponent_stage import _labels, _played, _rows
 from coplay.algorithms.ppo import Plan
 from coplay.envs import make_game
 from coplay.envs.contract import COMPILE_FAST
+from coplay.envs.stag_hunt import HUNT_HARE
 from coplay.errors import BadInput
 from coplay.opponents.goal_policy import policies, wishes
 from coplay.opponents.goals import UNKNOWN, shown_goals
 from coplay.training.rollout import collect, start_playing
 from coplay.types import as_played
 
-CONFIG = HOPConfig(hidden=(8, 8), model_hidden=(8, 8), trees=2, simulations=8, minibatches=2, epochs=1)
+CONFIG = HOPConfig(
+    hidden=(8, 8),
+    model_hidden=(8, 8),
+    trees=2,
+    simulations=8,
+    searched_games=0.5,
+    minibatches=2,
+    epochs=1,
+)
 PLAN = Plan(num_updates=4, sequence_length=40, num_envs=16, num_steps=40)
 SEATS = (0, 1, 2, 3)
 KEY = jax.random.key(6)
+HARE = 1  # a goal
 compiled = functools.partial(jax.jit, compiler_options=COMPILE_FAST)
 
 
@@ -127,6 +147,25 @@ def _labels_by_hand(first, second):
                 if over[step, env]:
                     break
     return label
+
+
+def test_a_search_teaches_the_free_how_often_and_the_ordered_how_soon():
+    visits = jnp.array([[[6.0, 2.0, 0.0], [6.0, 2.0, 0.0]]])
+    q = jnp.array([[[0.5, 0.5, 9.0], [0.5, 0.5, 9.0]]])
+    lesson = _lesson_of(Plans(visits, q), jnp.array([[FREE, 1]]), 0.05)
+    assert_allclose(lesson[0], [[0.75, 0.25, 0.0], [0.5, 0.5, 0.0]], rtol=1e-6)
+    soon = _lesson_of(Plans(visits, q.at[..., 0].add(0.1)), jnp.array([[FREE, 1]]), 0.05)
+    assert_allclose(soon[0, 1, 0], 1 / (1 + np.exp(-(0.1 / 0.6) / 0.05)), rtol=1e-5)
+
+
+def test_whoever_stands_on_a_hare_and_is_ordered_to_plans_to_hunt_it():
+    _, _, first, _ = rounds()
+    notes, before = first.steps.decision.notes, first.steps.before
+    hunts = np.asarray(before.legal)[..., HUNT_HARE] & np.asarray(before.active)
+    taught = np.asarray(notes["searched"]) & hunts & (np.asarray(notes["order"]) == HARE)
+    assert taught.sum() >= 5, "or else nothing is shown"
+    chance = np.asarray(first.steps.decision.policy)[taught][:, HUNT_HARE]
+    assert chance.mean() > 0.9, "hunting it now is worth 1, later less"
 
 
 @functools.cache

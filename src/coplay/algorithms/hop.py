@@ -64,7 +64,7 @@ class HOPConfig(PPOConfig):
     pursuit_entropy: float = 0.02  # of carrying out orders: ways that serve equally well are all taken
     pursuit_discount: float = 0.8  # haste: without it any way there is as good
     pursuit_learning_rate: float = 1e-3
-    pursuit_temperature: float = 0.05  # of what a search teaches about carrying out orders
+    pursuit_temperature: float = 0.05  # of what a search teaches about orders, as a share of the best Q
     discount: float = 0.95
     value_normalisation: bool = False  # trees need values on the game's own scale
     value_clip: float | None = None
@@ -73,7 +73,7 @@ class HOPConfig(PPOConfig):
     simulations: int = 32  # walks in each tree
     exploration: float = 1.0  # c of pUCT
     company: Literal["models", "random", "self"] = "models"  # who acts for the others in a search
-    searched_games: float = 0.125  # share of games in which free seats plan their moves while learning
+    searched_games: float = 0.25  # share of games in which free seats plan their moves while learning
     searched_trees: int = 1
     searched_simulations: int = 16
     search_weight: float = 1.0  # of following the search where it decided
@@ -294,8 +294,10 @@ def _lesson_of(plans: Plans, order: Int[Array, "env seat"], temperature: float):
     """What a search teaches: how often it went each way; to those under orders, what brings them there
     soonest, every equally good way alike."""
     shares = plans.visits / jnp.sum(plans.visits, axis=-1, keepdims=True)
-    tried = jnp.where(plans.visits > 0, plans.q / temperature, -jnp.inf)
-    return jnp.where((order == FREE)[..., None], shares, jax.nn.softmax(tried, axis=-1))
+    tried = jnp.where(plans.visits > 0, plans.q, -jnp.inf)
+    best = jnp.max(tried, axis=-1, keepdims=True)
+    soonest = jax.nn.softmax(tried / (temperature * jnp.maximum(best, 1e-3)), axis=-1)
+    return jnp.where((order == FREE)[..., None], shares, soonest)
 
 
 def _where(mask: Bool[Array, "env seat"], yes: Array, no: Array) -> Array:

@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from coplay.algorithms.ppo import Plan
 from coplay.algorithms.sharing import Sharing
-from coplay.opponents.goal_policy import Models, cross_entropy, wishes
+from coplay.opponents.goal_policy import Models, log_chances, wishes
 from coplay.opponents.goals import UNKNOWN, hindsight_labels, shown_goals
 from coplay.training.devices import total
 from coplay.training.rollout import is_over
@@ -61,9 +61,10 @@ def opponent_stage(
     optimiser = optax.adam(settings.model_learning_rate, eps=1e-5)
 
     def loss(weights, rows: Rows):
-        surprise = cross_entropy(models, weights["model"], rows.seen, rows.legal, rows.action)
+        log_chance = log_chances(models, weights["model"], rows.seen, rows.legal)
+        surprise = -_of_action(log_chance, rows.action)
         is_counted = rows.weight > 0
-        figures = {"surprise": jnp.sum(jnp.where(is_counted, surprise, 0.0))}
+        figures = _fit(log_chance, surprise, rows.action, is_counted)
         return jnp.sum(jnp.where(is_counted, rows.weight * surprise, 0.0)), figures
 
     descend = fit(loss, optimiser, Fit(settings.model_epochs, settings.minibatches, settings.chunk_rows))
@@ -85,9 +86,28 @@ def opponent_stage(
         )
         packed = sharing.pack({"optimiser": state}, {})
         learner = type(packed)(own=packed.own, common=packed.common | {"last": PerEnv(now)})
-        return sharing.pack(weights["model"], {}), learner, _figures(sums, rows)
+        return sharing.pack(weights["model"], {}), learner, _figures(env.action_names, sums, rows)
 
     return Stage(init, update)
+
+
+def _of_action(values: Float[Array, "*rows action"], action: Int[Array, "*rows"]) -> Float[Array, "*rows"]:
+    return jnp.sum(jnp.where(jax.nn.one_hot(action, values.shape[-1], dtype=bool), values, 0.0), axis=-1)
+
+
+def _fit(log_chance: Float[Array, "*rows action"], surprise, action, is_counted: Bool[Array, "*rows"]):
+    """Sums over the rows that count: surprise, how often the action was the likeliest or among three, and how
+    often each action was taken and foreseen."""
+    likelier = jnp.sum(log_chance > -surprise[..., None], axis=-1)
+
+    def add(x: Array) -> Array:
+        return jnp.sum(jnp.where(is_counted, x, 0.0))
+
+    figures = {"surprise": add(surprise), "top1": add(likelier == 0), "top3": add(likelier < 3)}
+    for index in range(log_chance.shape[-1]):
+        figures[f"taken/{index}"] = add(action == index)
+        figures[f"foreseen/{index}"] = add((action == index) & (likelier == 0))
+    return figures
 
 
 def _keys(key: Key, models: Models) -> Key:
@@ -168,11 +188,16 @@ def _balanced(
     return jnp.where(counts, jnp.sum(jnp.where(is_label, raw[None, None], 0.0), axis=-1), 0.0)
 
 
-def _figures(sums: Metrics, rows: Rows) -> Metrics:
-    """By the place of the co-player after each owner: 1 is the next seat."""
+def _figures(action_names: tuple[str, ...], sums: Metrics, rows: Rows) -> Metrics:
+    """By the place of the co-player after each owner: 1 is the next seat. NaN where nothing was seen."""
     samples = total(jnp.sum(rows.weight > 0, axis=(2, 3), dtype=jnp.float32))
     figures: Metrics = {"count/samples/opponents": jnp.sum(samples, axis=1)}
     for other in range(samples.shape[1]):
-        surprise = jnp.where(samples[:, other] > 0, sums["surprise"][:, other], jnp.nan)
-        figures[f"opponents/{other + 1}/surprise"] = surprise
+        place, seen = f"opponents/{other + 1}", samples[:, other] > 0
+        for name in ("surprise", "top1", "top3"):
+            figures[f"{place}/{name}"] = jnp.where(seen, sums[name][:, other], jnp.nan)
+        for index, action in enumerate(action_names):
+            taken, foreseen = sums[f"taken/{index}"][:, other], sums[f"foreseen/{index}"][:, other]
+            recall = jnp.where(taken > 0, foreseen / jnp.maximum(taken, 1e-9), jnp.nan)
+            figures[f"{place}/recall/{action}"] = recall
     return figures

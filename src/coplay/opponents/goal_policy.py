@@ -12,7 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
 from coplay.nets.mlp import MLP
 from coplay.types import Environment, Goals, Key, PyTree, TimeStep, pytree
@@ -110,14 +110,12 @@ def idling(goals: Goals, legal: Bool[Array, "*batch action"]) -> Float[Array, "*
     return allowed / jnp.maximum(jnp.sum(allowed, axis=-1, keepdims=True), 1)
 
 
-def cross_entropy(
+def log_chances(
     models: Models,
     weights: PyTree,
     seen: Float[Array, "*rows feature"],
     legal: Bool[Array, "*rows action"],
-    action: Int[Array, "*rows"],
-) -> Float[Array, "*rows"]:
-    """How much each action surprised the model that was told the goal, in nats."""
+) -> Float[Array, "*rows action"]:
+    """Log probabilities of every action, by a model that was told the goal."""
     logits = jnp.where(legal, logits_of(models, weights, seen), NEVER)
-    taken = jax.nn.one_hot(action, legal.shape[-1], dtype=bool)
-    return -jnp.sum(jnp.where(taken, jax.nn.log_softmax(logits, axis=-1), 0.0), axis=-1)
+    return jax.nn.log_softmax(logits, axis=-1)
