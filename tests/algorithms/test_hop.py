@@ -152,9 +152,12 @@ def _labels_by_hand(first, second):
 def test_a_search_teaches_the_free_how_often_and_the_ordered_how_soon():
     visits = jnp.array([[[6.0, 2.0, 0.0], [6.0, 2.0, 0.0]]])
     q = jnp.array([[[0.5, 0.5, 9.0], [0.5, 0.5, 9.0]]])
-    lesson = _lesson_of(Plans(visits, q), jnp.array([[FREE, 1]]), 0.05)
+    lesson, is_taught = _lesson_of(Plans(visits, q), jnp.array([[FREE, 1]]), 0.05)
     assert_allclose(lesson[0], [[0.75, 0.25, 0.0], [0.5, 0.5, 0.0]], rtol=1e-6)
-    soon = _lesson_of(Plans(visits, q.at[..., 0].add(0.1)), jnp.array([[FREE, 1]]), 0.05)
+    assert is_taught.all()
+    _, is_taught = _lesson_of(Plans(visits, 0 * q), jnp.array([[FREE, 1]]), 0.05)
+    assert_array_equal(is_taught, [[True, False]])  # it did not see how to carry its order out
+    soon, _ = _lesson_of(Plans(visits, q.at[..., 0].add(0.1)), jnp.array([[FREE, 1]]), 0.05)
     assert_allclose(soon[0, 1, 0], 1 / (1 + np.exp(-(0.1 / 0.6) / 0.05)), rtol=1e-5)
 
 

@@ -271,33 +271,31 @@ def _with_searched(parts: Parts, params: PyTree, free: Decision, timestep: TimeS
     """The same decisions, but planned in the first few games; notes say where."""
     config, num_envs = parts.config, timestep.first.shape[0]
     games = round(num_envs * config.searched_games)
-    searched = jnp.broadcast_to((jnp.arange(num_envs) < games)[:, None], free.action.shape)
-    free = dataclasses.replace(free, notes=free.notes | {"searched": searched})
+    nobody = jnp.zeros(free.action.shape, bool)
     if games == 0:
-        return free
+        return dataclasses.replace(free, notes=free.notes | {"searched": nobody})
     plan_key, draw_key = stream(key, "plan"), stream(key, "draw")
     notes, timestep, state = jax.tree.map(lambda x: x[:games], (free.notes, timestep, state))
     settings = dataclasses.replace(config.search, simulations=config.searched_simulations)
     plans = _planned(parts, params, config.searched_trees, settings, notes, timestep, state, plan_key, True)
-    policy = _lesson_of(plans, notes["order"], config.pursuit_temperature)
+    policy, has_lesson = _lesson_of(plans, notes["order"], config.pursuit_temperature)
     action = actor_critic.draw_actions(draw_key, params["policy"].own["seat"]["identity"], policy)
     chance = jnp.sum(jnp.where(jax.nn.one_hot(action, policy.shape[-1], dtype=bool), policy, 0.0), axis=-1)
-    return dataclasses.replace(
-        free,
-        action=free.action.at[:games].set(action),
-        log_prob=free.log_prob.at[:games].set(jnp.log(jnp.maximum(chance, 1e-9))),
-        policy=free.policy.at[:games].set(policy),
-    )
+    planned = Decision(action, jnp.log(jnp.maximum(chance, 1e-9)), policy, notes)
+    now = _chosen(has_lesson, planned, jax.tree.map(lambda x: x[:games], free))
+    both = jax.tree.map(lambda x, new: x.at[:games].set(new), free, now)
+    return dataclasses.replace(both, notes=free.notes | {"searched": nobody.at[:games].set(has_lesson)})
 
 
 def _lesson_of(plans: Plans, order: Int[Array, "env seat"], temperature: float):
-    """What a search teaches: how often it went each way; to those under orders, what brings them there
-    soonest, every equally good way alike."""
+    """What a search teaches, and whom: how often it went each way; those under orders who saw that they can
+    carry them out are taught what brings them there soonest, every equally good way alike."""
     shares = plans.visits / jnp.sum(plans.visits, axis=-1, keepdims=True)
     tried = jnp.where(plans.visits > 0, plans.q, -jnp.inf)
     best = jnp.max(tried, axis=-1, keepdims=True)
     soonest = jax.nn.softmax(tried / (temperature * jnp.maximum(best, 1e-3)), axis=-1)
-    return jnp.where((order == FREE)[..., None], shares, soonest)
+    is_free = order == FREE
+    return jnp.where(is_free[..., None], shares, soonest), is_free | (best[..., 0] > 0)
 
 
 def _where(mask: Bool[Array, "env seat"], yes: Array, no: Array) -> Array:
@@ -365,11 +363,10 @@ def _planned(
 
 
 def _pursue(parts: Parts, params: Seated, rows: Float[Array, "seat row feature"]):
-    """Logits and value of carrying out the order at the end of each row, by its seat's networks for that."""
+    """Logits of carrying out the order at the end of each row, by its seat's policy for that."""
 
     def one_seat(weights, rows):
-        read = {n: eqx.combine(net, weights[n])(rows) for n, net in parts.pursuit.networks.items()}
-        return read["policy"], read["critic"][..., 0]
+        return eqx.combine(parts.pursuit.networks["policy"], weights["policy"])(rows)
 
     return jax.vmap(one_seat)(parts.pursuit.sharing.weights(params), rows)
 

@@ -3,7 +3,7 @@
 For every tree the co-players' goals are drawn once from the beliefs; inside the tree they act by their models
 towards those goals, and only the planner's own moves branch. Searches of all seats, games and trees are one
 batch. The planner steps the game's own state, so it sees everything. A planner under orders plans for them:
-its reward is 1 for giving the ordered goal away.
+its reward is 1 for giving the ordered goal away, and it believes only what it sees: leaves are worth nothing.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from coplay.planning.search import Model, Outlook, SearchConfig, drawn, search
 from coplay.types import Environment, EnvState, Key, PyTree, TimeStep, pytree
 
 FREE = -1  # no order
-Pursue = Any  # own rows with a goal's description [seat, row, feature] -> logits, value of going after it
+Pursue = Any  # own rows with a goal's description [seat, row, feature] -> logits of going after it
 Networks = Any  # own rows, own goals: possible and description, all [seat, row, ...] -> logits, value
 
 
@@ -150,31 +150,31 @@ def _look(planner: Planner, discount: float, arrived: Arrived, keys: Key):
     errands = wishes(table.env.goals, timestep)
     possible, description = table.own(errands.possible, seats), table.own(errands.description, seats)
     inputs = jnp.concatenate([_own_rows(planner, timestep), told], axis=-1)
-    logits, value = _flat(planner.networks(*map(table.by_seat, (inputs, possible, description))))
+    logits, value = planner.networks(*map(table.by_seat, (inputs, possible, description)))
+    logits, value = logits.reshape(-1, logits.shape[-1]), value.reshape(-1)
     if planner.rollout:
         value = _rolled_out(planner, discount, arrived, possible, keys)
     if planner.has_orders:
-        logits, value = _under_orders(planner, arrived, possible, description, logits, value)
+        is_free = arrived.order == FREE
+        logits = jnp.where(is_free[:, None], logits, _ordered_logits(planner, arrived, description))
+        value = jnp.where(is_free, value, 0.0)
     alike = own_legal / jnp.sum(own_legal, axis=-1, keepdims=True)
     policy = jnp.exp(log_policy(logits, own_legal))
     prior = (1.0 - table.open_prior) * policy + table.open_prior * alike
     return _node(planner, arrived, is_wanted, keys), Outlook(prior, own_legal, value)
 
 
-def _flat(by_seat: tuple[Array, Array]) -> tuple[Array, Array]:
-    """[seat, row, ...] as [search, ...]."""
-    return by_seat[0].reshape(-1, by_seat[0].shape[-1]), by_seat[1].reshape(-1)
-
-
-def _under_orders(planner: Planner, arrived: Arrived, possible, description, logits: Array, value: Array):
-    """The same for the free; for those under orders, what their pursuit says. What is gone is worth 0."""
-    is_ordered = jax.nn.one_hot(arrived.order, possible.shape[-1], dtype=bool)
+def _ordered_logits(planner: Planner, arrived: Arrived, description: Float[Array, "search goal detail"]):
+    """What the planner's pursuit says to its order."""
+    is_ordered = jax.nn.one_hot(arrived.order, description.shape[-2], dtype=bool)
     goal = jnp.sum(jnp.where(is_ordered[..., None], description, 0.0), axis=-2)
-    rows = jnp.concatenate([_own_rows(planner, arrived.timestep), goal], axis=-1)
-    told_logits, told_value = _flat(planner.pursue(planner.table.by_seat(rows)))
-    told_value = jnp.where(jnp.any(is_ordered & possible, axis=-1), told_value, 0.0)
-    is_free = arrived.order == FREE
-    return jnp.where(is_free[:, None], logits, told_logits), jnp.where(is_free, value, told_value)
+    return _pursuit_logits(planner, arrived.timestep, goal)
+
+
+def _pursuit_logits(planner: Planner, timestep: TimeStep, goal: Float[Array, "search detail"]):
+    rows = jnp.concatenate([_own_rows(planner, timestep), goal], axis=-1)
+    logits = planner.pursue(planner.table.by_seat(rows))
+    return logits.reshape(-1, logits.shape[-1])
 
 
 def _node(planner: Planner, arrived: Arrived, is_wanted: Bool[Array, "search other goal"], keys: Key) -> Node:
@@ -236,8 +236,7 @@ def _pursued(
 def _errand_move(planner: Planner, timestep: TimeStep, goal: int, keys: Key) -> Int[Array, " search"]:
     table = planner.table
     description = table.own(wishes(table.env.goals, timestep).description, planner.seats)[:, goal]
-    rows = jnp.concatenate([_own_rows(planner, timestep), description], axis=-1)
-    logits, _ = _flat(planner.pursue(table.by_seat(rows)))
+    logits = _pursuit_logits(planner, timestep, description)
     logits = jnp.where(table.own(timestep.legal, planner.seats), logits, ILLEGAL)
     return jnp.argmax(logits + drawn(jax.random.gumbel, keys, logits.shape), axis=-1).astype(jnp.int32)
 
