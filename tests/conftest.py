@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import pytest
 from jaxtyping import install_import_hook
 
 install_import_hook("coplay", "beartype.beartype")
@@ -15,3 +16,10 @@ jax.config.update("jax_num_cpu_devices", 2)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_compilation_cache_dir", str(CACHE / "programs"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+
+def pytest_collection_modifyitems(items):
+    """Tests of a file share what they compile, so they stay together; so do all that read the same walks."""
+    for item in items:
+        reads_walks = item.path.parent.name == "envs" or item.path.name == "test_games.py"
+        item.add_marker(pytest.mark.xdist_group("walks" if reads_walks else item.path.stem))
