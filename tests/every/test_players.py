@@ -22,7 +22,11 @@ GAMES = {
     "matrix": matrix.make(),
     "specialisation": specialisation.make(rounds=10),
 }
-OPTIONS = {"biased": "biased(0.7)", "fixed": "fixed(1)"}  # players that cannot do without
+OPTIONS = {  # of players that cannot do without
+    "biased": "biased(0.7)",
+    "fixed": "fixed(1)",
+    "changing": "changing('random', 'random', 2)",
+}
 EVERY = [(game, name) for game, env in GAMES.items() for name in player_names(env)]
 NUM_ROWS, DRAWS = 20, 1000
 

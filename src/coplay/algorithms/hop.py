@@ -2,12 +2,12 @@
 
 Every player keeps a belief about the goal of every other (`opponents`), read from models of what each would
 do for each goal. Its policy and critic read those beliefs beside its own row. So that there is something to
-infer, some seats follow orders in a share of the games: they pursue a drawn goal with a policy of their own,
-which is rewarded for that goal alone. Nothing here has met a scripted player.
+infer, some seats follow orders in a share of the games: they go after a drawn goal (`pursuit.py`) and nothing
+else. Nothing here has met a scripted player.
 
-Learning, in order: `opponents` (the models, on goals labelled in hindsight), `pursuit` (carrying out
-orders), `policy` (PPO on the rows that were free; in some games a search decided, and it is followed). When
-it is scored, a player searches (`planning`).
+Learning, in order: `opponents` (the models, on goals labelled in hindsight), `pursuit` (carrying out orders),
+`policy` (PPO: the policy on free rows, the critic on all; in some games a search decided, and it is
+followed). When it is scored, a player searches (`planning`).
 """
 
 import dataclasses
@@ -21,9 +21,17 @@ from jaxtyping import Array, Bool, Float, Int
 
 from coplay.algorithms import actor_critic
 from coplay.algorithms.actor_critic import ActorCritic
-from coplay.algorithms.hop_search import FREE, Planner, Plans, Table, plan
+from coplay.algorithms.hop_search import Planner, Plans, Table, plan
 from coplay.algorithms.opponent_stage import opponent_stage
 from coplay.algorithms.ppo import Plan, PPOConfig, ppo_stage
+from coplay.algorithms.pursuit import (
+    Pursuit,
+    ordered_goal,
+    ordered_policy,
+    pursuit_of,
+    pursuit_stage,
+    q_values,
+)
 from coplay.algorithms.targets import Lesson, in_the_game, usual_lesson
 from coplay.errors import BadInput
 from coplay.opponents.belief import BETWEEN, NEVER, Between
@@ -31,12 +39,11 @@ from coplay.opponents.goal_policy import Models, idling, models_of, policies, wi
 from coplay.opponents.goals import UNKNOWN, shown_goals
 from coplay.opponents.minds import Mind, beliefs, chosen, open_mind, watched
 from coplay.planning.search import SearchConfig
-from coplay.training.stages import in_order, on, renamed_metrics
+from coplay.training.stages import in_order, on
 from coplay.types import (
     Algorithm,
     Decision,
     Environment,
-    Goals,
     Key,
     PyTree,
     Seated,
@@ -46,6 +53,8 @@ from coplay.types import (
     pytree,
     stream,
 )
+
+FREE = -1  # no order
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,10 +70,10 @@ class HOPConfig(PPOConfig):
     )
     ordered_games: float = 0.75  # share of games in which some seats follow orders
     new_company: float = 0.1  # chance that an episode begins with new orders and open minds
-    pursuit_entropy: float = 0.02  # of carrying out orders: ways that serve equally well are all taken
     pursuit_discount: float = 0.8  # haste: without it any way there is as good
+    pursuit_temperature: float = 0.05  # of carrying out orders, as a share of the best Q
     pursuit_learning_rate: float = 1e-3
-    pursuit_temperature: float = 0.05  # of what a search teaches about orders, as a share of the best Q
+    pursuit_epochs: int = 2
     discount: float = 0.95
     value_normalisation: bool = False  # trees need values on the game's own scale
     value_clip: float | None = None
@@ -123,7 +132,7 @@ class Parts(NamedTuple):
     models: Models
     between: Between
     policy: ActorCritic
-    pursuit: ActorCritic
+    pursuit: Pursuit
 
 
 def hop(env: Environment, seats: tuple[int, ...], config: HOPConfig, run: Plan) -> Algorithm:
@@ -153,19 +162,17 @@ def _parts(env: Environment, seats: tuple[int, ...], config: HOPConfig):
         "order": jax.ShapeDtypeStruct((len(seats),), jnp.int32),
     }
 
-    def networks(policy, critic):
-        views = {"policy": policy, "critic": critic}
-        return actor_critic.actor_critic(env, seats, config, views, notice=lambda *_: {}, notes=notes)
-
-    order_view = _order_view(env)
-    policy, init_policy = networks(_belief_view(models), _worth_view(env, models))
-    pursuit, init_pursuit = networks(order_view, order_view)
+    views = {"policy": _belief_view(models), "critic": _worth_view(env, models)}
+    policy, init_policy = actor_critic.actor_critic(
+        env, seats, config, views, notice=lambda *_: {}, notes=notes
+    )
+    pursuit, init_pursuit = pursuit_of(env, seats, config, policy.sharing)
     parts = Parts(env, seats, config, models, BETWEEN[config.between](num_goals), policy, pursuit)
 
     def notice(params, memory: HOPMemory, timestep: TimeStep):
         return _notes(parts, memory, timestep)
 
-    parts = parts._replace(policy=policy._replace(notice=notice), pursuit=pursuit._replace(notice=notice))
+    parts = parts._replace(policy=policy._replace(notice=notice))
 
     def init_opponents(key: Key) -> Seated:
         return policy.sharing.pack(policy.sharing.init(init_models, key, len(seats)), {})
@@ -192,28 +199,10 @@ def _worth_view(env: Environment, models: Models):
     believed = _belief_view(models)
 
     def view(timestep: TimeStep, notes: PyTree, seats: tuple[int, ...]) -> Float[Array, "*batch seat row"]:
-        order = _ordered(env.goals, timestep, notes["order"], seats)
+        order = ordered_goal(env.goals, timestep, notes["order"], seats)
         return jnp.concatenate([believed(timestep, notes, seats), order], axis=-1)
 
     return view
-
-
-def _order_view(env: Environment):
-    """Own row, what may be done, and the goal that was ordered as it looks from here."""
-
-    def view(timestep: TimeStep, notes: PyTree, seats: tuple[int, ...]) -> Float[Array, "*batch seat row"]:
-        return jnp.concatenate(
-            [*_own(timestep, seats), _ordered(env.goals, timestep, notes["order"], seats)], axis=-1
-        )
-
-    return view
-
-
-def _ordered(goals: Goals, timestep: TimeStep, order: Int[Array, "*batch seat"], seats: tuple[int, ...]):
-    """How the ordered goal looks from each seat; nothing where there is none."""
-    wished = wishes(goals, timestep).description[..., jnp.array(seats), :, :]
-    is_ordered = jax.nn.one_hot(order, wished.shape[-2], dtype=bool)
-    return jnp.sum(jnp.where(is_ordered[..., None], wished, 0.0), axis=-2)
 
 
 def _own(timestep: TimeStep, seats: tuple[int, ...]) -> tuple[Array, Array]:
@@ -242,60 +231,43 @@ def _act(parts: Parts, params: PyTree, memory: HOPMemory, timestep: TimeStep, st
     """While learning: some seats follow orders, the others are free; in some games moves are planned."""
     memory = _greeted(parts, params, memory, timestep, stream(key, "company"))
     _, free = actor_critic.act(parts.policy, params["policy"], memory, timestep, stream(key, "free"))
-    _, told = actor_critic.act(parts.pursuit, params["pursuit"], memory, timestep, stream(key, "told"))
-    decision = _chosen(memory.order != FREE, told, free)
-    decision = _with_searched(parts, params, decision, timestep, state, stream(key, "search"))
-    if parts.env.goals.aimless:
-        idle = _idle(parts, params, decision, timestep, stream(key, "idle"))
-        decision = _chosen(_is_aimless(parts, memory.order), idle, decision)
-    return memory, decision
+    free = _with_searched(parts, params, free, timestep, state, stream(key, "search"))
+    told = _obeyed(parts, params, free, memory.order, timestep, stream(key, "told"))
+    return memory, jax.tree.map(lambda a, b: _where(memory.order != FREE, a, b), told, free)
 
 
-def _is_aimless(parts: Parts, order: Int[Array, "*batch seat"]) -> Bool[Array, "*batch seat"]:
-    aimless = np.isin(np.arange(len(parts.env.goals.names)), parts.env.goals.aimless)
-    return jnp.where(order == FREE, False, jnp.asarray(aimless)[order])
-
-
-def _idle(parts: Parts, params: PyTree, like: Decision, timestep: TimeStep, key: Key) -> Decision:
-    """What a seat does that is ordered to be after nothing."""
-    policy = idling(parts.env.goals, timestep.legal[:, np.array(parts.seats)])
+def _obeyed(parts: Parts, params: PyTree, like: Decision, order, timestep: TimeStep, key: Key) -> Decision:
+    """What seats under orders do; those ordered to be after nothing idle."""
+    policy = ordered_policy(parts.pursuit, params["pursuit"], timestep, order)
+    goals, legal = parts.env.goals, timestep.legal[:, np.array(parts.seats)]
+    if goals.aimless:
+        aimless = jnp.asarray(np.isin(np.arange(len(goals.names)), goals.aimless))
+        policy = jnp.where(aimless[jnp.maximum(order, 0)][..., None], idling(goals, legal), policy)
     action = actor_critic.draw_actions(key, params["policy"].own["seat"]["identity"], policy)
     return dataclasses.replace(like, action=action, policy=policy)
-
-
-def _chosen(mask: Bool[Array, "env seat"], yes: Decision, no: Decision) -> Decision:
-    return jax.tree.map(lambda a, b: _where(mask, a, b), yes, no)
 
 
 def _with_searched(parts: Parts, params: PyTree, free: Decision, timestep: TimeStep, state, key: Key):
     """The same decisions, but planned in the first few games; notes say where."""
     config, num_envs = parts.config, timestep.first.shape[0]
     games = round(num_envs * config.searched_games)
-    nobody = jnp.zeros(free.action.shape, bool)
+    searched = jnp.broadcast_to((jnp.arange(num_envs) < games)[:, None], free.action.shape)
+    free = dataclasses.replace(free, notes=free.notes | {"searched": searched})
     if games == 0:
-        return dataclasses.replace(free, notes=free.notes | {"searched": nobody})
+        return free
     plan_key, draw_key = stream(key, "plan"), stream(key, "draw")
-    notes, timestep, state = jax.tree.map(lambda x: x[:games], (free.notes, timestep, state))
+    belief, timestep, state = jax.tree.map(lambda x: x[:games], (free.notes["belief"], timestep, state))
     settings = dataclasses.replace(config.search, simulations=config.searched_simulations)
-    plans = _planned(parts, params, config.searched_trees, settings, notes, timestep, state, plan_key, True)
-    policy, has_lesson = _lesson_of(plans, notes["order"], config.pursuit_temperature)
+    plans = _planned(parts, params, config.searched_trees, settings, belief, timestep, state, plan_key)
+    policy = plans.visits / jnp.sum(plans.visits, axis=-1, keepdims=True)
     action = actor_critic.draw_actions(draw_key, params["policy"].own["seat"]["identity"], policy)
     chance = jnp.sum(jnp.where(jax.nn.one_hot(action, policy.shape[-1], dtype=bool), policy, 0.0), axis=-1)
-    planned = Decision(action, jnp.log(jnp.maximum(chance, 1e-9)), policy, notes)
-    now = _chosen(has_lesson, planned, jax.tree.map(lambda x: x[:games], free))
-    both = jax.tree.map(lambda x, new: x.at[:games].set(new), free, now)
-    return dataclasses.replace(both, notes=free.notes | {"searched": nobody.at[:games].set(has_lesson)})
-
-
-def _lesson_of(plans: Plans, order: Int[Array, "env seat"], temperature: float):
-    """What a search teaches, and whom: how often it went each way; those under orders who saw that they can
-    carry them out are taught what brings them there soonest, every equally good way alike."""
-    shares = plans.visits / jnp.sum(plans.visits, axis=-1, keepdims=True)
-    tried = jnp.where(plans.visits > 0, plans.q, -jnp.inf)
-    best = jnp.max(tried, axis=-1, keepdims=True)
-    soonest = jax.nn.softmax(tried / (temperature * jnp.maximum(best, 1e-3)), axis=-1)
-    is_free = order == FREE
-    return jnp.where(is_free[..., None], shares, soonest), is_free | (best[..., 0] > 0)
+    return dataclasses.replace(
+        free,
+        action=free.action.at[:games].set(action),
+        log_prob=free.log_prob.at[:games].set(jnp.log(jnp.maximum(chance, 1e-9))),
+        policy=free.policy.at[:games].set(policy),
+    )
 
 
 def _where(mask: Bool[Array, "env seat"], yes: Array, no: Array) -> Array:
@@ -312,7 +284,7 @@ def _play(parts: Parts, params: PyTree, memory: HOPMemory, timestep: TimeStep, s
     if config.acts == "network":
         return memory, dataclasses.replace(decision, thoughts=thoughts)
     key = stream(key, "search")
-    plans = _planned(parts, params, config.trees, config.search, decision.notes, timestep, state, key)
+    plans = _planned(parts, params, config.trees, config.search, belief, timestep, state, key)
     action = CHOICES[config.choose](plans, config.trees)
     policy = jax.nn.one_hot(action, plans.q.shape[-1])
     notes = decision.notes | {"search/q": plans.q, "search/visits": plans.visits}
@@ -336,39 +308,19 @@ def _told(parts: Parts, memory: HOPMemory, goals: Int[Array, "env agent"]) -> HO
     return dataclasses.replace(memory, mind=dataclasses.replace(mind, log_belief=log_belief))
 
 
-def _planned(
-    parts: Parts,
-    params: PyTree,
-    trees: int,
-    settings: SearchConfig,
-    notes,
-    timestep,
-    state,
-    key,
-    has_orders: bool = False,
-) -> Plans:
-    config, weights = parts.config, parts.policy.sharing.weights
+def _planned(parts: Parts, params: PyTree, trees: int, settings: SearchConfig, belief, timestep, state, key):
+    config = parts.config
     planner = Planner(
         table=Table(parts.env, parts.models, trees, config.open_prior, config.company),
         seats=np.array(parts.seats),
         networks=lambda *seen: _think(parts, params["policy"], *seen),
-        pursue=lambda rows: _pursue(parts, params["pursuit"], rows),
-        weights=weights(params["opponents"]),
+        pursue=lambda rows: q_values(parts.pursuit, params["pursuit"], rows),
+        pursuit=parts.pursuit,
+        weights=parts.policy.sharing.weights(params["opponents"]),
         rollout=config.rollout_steps if config.leaf == "rollout" else 0,
-        has_orders=has_orders,
-        order_discount=config.pursuit_discount,
     )
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, params["policy"].own["seat"]["identity"])
-    return plan(planner, settings, notes["belief"], notes["order"], timestep, state, keys)
-
-
-def _pursue(parts: Parts, params: Seated, rows: Float[Array, "seat row feature"]):
-    """Logits of carrying out the order at the end of each row, by its seat's policy for that."""
-
-    def one_seat(weights, rows):
-        return eqx.combine(parts.pursuit.networks["policy"], weights["policy"])(rows)
-
-    return jax.vmap(one_seat)(parts.pursuit.sharing.weights(params), rows)
+    return plan(planner, settings, belief, timestep, state, keys)
 
 
 def _think(
@@ -500,38 +452,15 @@ def _learn(parts: Parts, run: Plan):
     def is_free(steps: Transition, seats: tuple[int, ...]) -> Array:
         return in_the_game(steps, seats) & (steps.decision.notes["order"] == FREE)
 
-    def is_ordered(steps: Transition, seats: tuple[int, ...]) -> Array:
-        order = steps.decision.notes["order"]
-        return in_the_game(steps, seats) & (order != FREE) & ~_is_aimless(parts, order)
-
-    def carried_out(steps: Transition, seats: tuple[int, ...]) -> Array:
-        shown = shown_goals(parts.env, steps)[..., jnp.array(seats)]
-        return (shown == steps.decision.notes["order"]).astype(jnp.float32)
-
-    pursuing = dataclasses.replace(
-        config,
-        discount=config.pursuit_discount,
-        learning_rate=config.pursuit_learning_rate,
-        entropy_weight=config.pursuit_entropy,
-        learning_reward="own",
-    )
-
     def was_searched(steps: Transition, seats: tuple[int, ...]) -> Array:
         return steps.decision.notes["searched"]
 
-    searched = was_searched if config.searched_games else None
-    lessons = {
-        "policy": Lesson(is_free, usual.reward, searched, in_the_game),
-        "pursuit": Lesson(is_ordered, carried_out, searched),
-    }
+    lesson = Lesson(is_free, usual.reward, was_searched if config.searched_games else None, in_the_game)
     stages = {
         "opponents": opponent_stage(
             parts.env, parts.models, parts.policy.sharing, config, run, _teachers(parts)
         ),
-        "pursuit": renamed_metrics(
-            ppo_stage(parts.env, parts.pursuit, pursuing, run, lessons["pursuit"]),
-            lambda name: f"pursuit/{name.replace('/', '_')}",
-        ),
-        "policy": ppo_stage(parts.env, parts.policy, config, run, lessons["policy"]),
+        "pursuit": pursuit_stage(parts.pursuit, config),
+        "policy": ppo_stage(parts.env, parts.policy, config, run, lesson),
     }
     return in_order({name: on(name, stage) for name, stage in stages.items()})

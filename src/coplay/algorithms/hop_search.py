@@ -2,8 +2,7 @@
 
 For every tree the co-players' goals are drawn once from the beliefs; inside the tree they act by their models
 towards those goals, and only the planner's own moves branch. Searches of all seats, games and trees are one
-batch. The planner steps the game's own state, so it sees everything. A planner under orders plans for them:
-its reward is 1 for giving the ordered goal away, and it believes only what it sees: leaves are worth nothing.
+batch. The planner steps the game's own state, so it sees everything.
 """
 
 import dataclasses
@@ -15,14 +14,14 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from coplay.algorithms.losses import log_policy
+from coplay.algorithms.pursuit import Pursuit, boltzmann_logits
 from coplay.opponents.belief import NEVER
 from coplay.opponents.goal_policy import NEVER as ILLEGAL
 from coplay.opponents.goal_policy import Models, idling, logits_of, wishes
 from coplay.planning.search import Model, Outlook, SearchConfig, drawn, search
 from coplay.types import Environment, EnvState, Key, PyTree, TimeStep, pytree
 
-FREE = -1  # no order
-Pursue = Any  # own rows with a goal's description [seat, row, feature] -> logits of going after it
+Pursue = Any  # own rows with a goal's description [seat, row, feature] -> Q of going after it
 Networks = Any  # own rows, own goals: possible and description, all [seat, row, ...] -> logits, value
 
 
@@ -33,17 +32,14 @@ class Arrived:
     state: EnvState  # [search, ...]
     timestep: TimeStep
     wants: Float[Array, "search other goal"]  # the higher, the sooner; drawn once for a tree
-    order: Int[Array, " search"]  # what the planner is after, FREE for whatever pays
 
 
 @pytree
 class Node:
-    """What a tree keeps: the game, its company, what the planner sees and what the others do next."""
+    """What a tree keeps: the game, its company, and what the others do next."""
 
     state: EnvState
     wants: Float[Array, "search other goal"]
-    order: Int[Array, " search"]
-    row: Float[Array, "search feature"]
     moves: Int[Array, "search agent"]  # of everyone; the planner's own entry is filled in on the way
 
 
@@ -106,17 +102,15 @@ class Planner(NamedTuple):
     seats: np.ndarray
     networks: Networks
     pursue: Pursue
+    pursuit: Pursuit
     weights: PyTree  # of the models
     rollout: int  # steps that a leaf is played on for; 0: the critic says what it is worth
-    has_orders: bool  # some planners are under orders, with a discount of their own
-    order_discount: float
 
 
 def plan(
     planner: Planner,
     config: SearchConfig,
     belief: Float[Array, "env seat other goal"],
-    order: Int[Array, "env seat"],
     timestep: TimeStep,
     state: EnvState,
     keys: Key,
@@ -129,13 +123,11 @@ def plan(
     # The greatest of log probability + Gumbel noise is a draw; the order of the rest is a draw without it.
     wants = jnp.log(jnp.maximum(believed, 1e-9)) + drawn(jax.random.gumbel, draw_keys, believed.shape)
     state, timestep = jax.tree.map(table.spread, (state, timestep))
-    order = table.spread_seats(order)
     world = Model(
         look=lambda arrived, keys: _look(planner, config.discount, arrived, keys),
         step=lambda node, action, keys: _step(planner, node, action, keys),
     )
-    discount = jnp.where(order == FREE, config.discount, planner.order_discount)
-    found = search(world, config, Arrived(state, timestep, wants, order), search_keys, discount)
+    found = search(world, config, Arrived(state, timestep, wants), search_keys)
     visits, q = table.gathered(found.visits), table.gathered(found.q)
     return Plans(visits=jnp.sum(visits, axis=2), q=jnp.mean(q, axis=2))
 
@@ -154,33 +146,15 @@ def _look(planner: Planner, discount: float, arrived: Arrived, keys: Key):
     logits, value = logits.reshape(-1, logits.shape[-1]), value.reshape(-1)
     if planner.rollout:
         value = _rolled_out(planner, discount, arrived, possible, keys)
-    if planner.has_orders:
-        is_free = arrived.order == FREE
-        logits = jnp.where(is_free[:, None], logits, _ordered_logits(planner, arrived, description))
-        value = jnp.where(is_free, value, 0.0)
     alike = own_legal / jnp.sum(own_legal, axis=-1, keepdims=True)
     policy = jnp.exp(log_policy(logits, own_legal))
     prior = (1.0 - table.open_prior) * policy + table.open_prior * alike
     return _node(planner, arrived, is_wanted, keys), Outlook(prior, own_legal, value)
 
 
-def _ordered_logits(planner: Planner, arrived: Arrived, description: Float[Array, "search goal detail"]):
-    """What the planner's pursuit says to its order."""
-    is_ordered = jax.nn.one_hot(arrived.order, description.shape[-2], dtype=bool)
-    goal = jnp.sum(jnp.where(is_ordered[..., None], description, 0.0), axis=-2)
-    return _pursuit_logits(planner, arrived.timestep, goal)
-
-
-def _pursuit_logits(planner: Planner, timestep: TimeStep, goal: Float[Array, "search detail"]):
-    rows = jnp.concatenate([_own_rows(planner, timestep), goal], axis=-1)
-    logits = planner.pursue(planner.table.by_seat(rows))
-    return logits.reshape(-1, logits.shape[-1])
-
-
 def _node(planner: Planner, arrived: Arrived, is_wanted: Bool[Array, "search other goal"], keys: Key) -> Node:
     moves = _everyone(planner.table, _moves(planner, arrived, is_wanted, keys))
-    row = planner.table.own(arrived.timestep.observation, planner.seats)
-    return Node(arrived.state, arrived.wants, arrived.order, row, moves)
+    return Node(arrived.state, arrived.wants, moves)
 
 
 def _own_rows(planner: Planner, timestep: TimeStep) -> Float[Array, "search feature"]:
@@ -236,8 +210,10 @@ def _pursued(
 def _errand_move(planner: Planner, timestep: TimeStep, goal: int, keys: Key) -> Int[Array, " search"]:
     table = planner.table
     description = table.own(wishes(table.env.goals, timestep).description, planner.seats)[:, goal]
-    logits = _pursuit_logits(planner, timestep, description)
-    logits = jnp.where(table.own(timestep.legal, planner.seats), logits, ILLEGAL)
+    rows = jnp.concatenate([_own_rows(planner, timestep), description], axis=-1)
+    q = planner.pursue(table.by_seat(rows))
+    legal = table.own(timestep.legal, planner.seats)
+    logits = boltzmann_logits(planner.pursuit, q.reshape(-1, q.shape[-1]), legal)
     return jnp.argmax(logits + drawn(jax.random.gumbel, keys, logits.shape), axis=-1).astype(jnp.int32)
 
 
@@ -300,8 +276,4 @@ def _step(planner: Planner, node: Node, action: Int[Array, " search"], keys: Key
     step_keys = jax.vmap(lambda key: jax.random.split(key, action.shape[0] // len(seats)))(keys).ravel()
     state, after = jax.vmap(table.env.step)(node.state, joint, step_keys)
     reward, ended = table.own(after.reward, seats), table.own(after.terminated, seats)
-    shown = table.env.goals.shown
-    if planner.has_orders and shown is not None:
-        told = jax.vmap(shown)(node.row, action, reward, table.own(after.observation, seats))
-        reward = jnp.where(node.order == FREE, reward, (told == node.order).astype(jnp.float32))
-    return Arrived(state, after, node.wants, node.order), reward, ended
+    return Arrived(state, after, node.wants), reward, ended

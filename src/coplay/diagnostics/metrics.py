@@ -24,7 +24,9 @@ METRICS: dict[str, str] = {
     "opponents/<j>/top3": "How often the action was among the model's three likeliest.",
     "opponents/<j>/recall/<action>": "Of the times an action was taken, how often it was the likeliest.",
     "search/loss": "Cross-entropy of the policy and the search, where the search decided.",
+    "pursuit/loss": "Half the squared error of Q, of carrying out orders.",
+    "pursuit/mean_target": "Mean of what Q was taught: how soon and surely goals are reached.",
+    "count/samples/pursuit": "Steps, once for each goal, that Q of carrying out orders learned from.",
     "count/samples/opponents": "Labelled steps in a round that an agent's models of others learned from.",
-    "pursuit/<area>_<thing>": "The same as <area>/<thing>, of carrying out orders instead of playing freely.",
     "count/samples/policy": "Active rows times epochs in a round, of all agents that share the weights.",
 }

@@ -178,9 +178,9 @@ def model_figures(
 
 def _by_script(scripts: dict[int, ScriptedPlayer]) -> list[tuple[ScriptedPlayer, list[int]]]:
     """Every script with the seats it holds."""
-    seats: dict[str, list[int]] = {}
+    seats: dict[int, list[int]] = {}
     for seat, script in scripts.items():
-        seats.setdefault(script.name, []).append(seat)
+        seats.setdefault(id(script), []).append(seat)
     return [(scripts[held[0]], held) for held in seats.values()]
 
 

@@ -83,17 +83,10 @@ class Chance:
     gumbel: Float[Array, "action search"]
 
 
-def search(
-    model: Model,
-    config: SearchConfig,
-    state: PyTree,
-    keys: Key,
-    discount: Float[Array, " search"] | None = None,
-) -> Searched:
+def search(model: Model, config: SearchConfig, state: PyTree, keys: Key) -> Searched:
     """`config.simulations` walks from `state`, in every search of the batch.
 
-    `keys` [group] are for equal parts of the batch, in order: a part's draws go with its key. A `discount`
-    for each search takes the place of the settings'.
+    `keys` [group] are for equal parts of the batch, in order: a part's draws go with its key.
     """
     root_keys, tie_keys, gumbel_keys, walk_keys = _split(keys, 4)
     state, outlook = model.look(state, root_keys)
@@ -103,14 +96,7 @@ def search(
         tie=TIE * drawn(jax.random.uniform, tie_keys, shape, axis=1),
         gumbel=drawn(jax.random.gumbel, gumbel_keys, shape, axis=1),
     )
-    frame = Frame(
-        model=model,
-        config=config,
-        packing=packing_of(state),
-        chance=chance,
-        searches=jnp.arange(batch, dtype=jnp.int32),
-        discount=jnp.full(batch, config.discount) if discount is None else discount,
-    )
+    frame = Frame(model, config, packing_of(state), chance, jnp.arange(batch, dtype=jnp.int32))
     tree = frame.planted(state, outlook)
 
     def one_simulation(index, carry):
@@ -153,7 +139,6 @@ class Frame(NamedTuple):
     packing: Packing
     chance: Chance
     searches: Int[Array, " search"]  # their numbers, which are also the rows of their roots
-    discount: Float[Array, " search"]
 
     @property
     def batch(self) -> int:
@@ -180,7 +165,7 @@ class Frame(NamedTuple):
         child = jnp.where(is_over, NO_CHILD, number)
         tree = dataclasses.replace(tree, child=trees.put(tree.child, row * tree.num_actions + action, child))
         value = jnp.where(is_over, 0.0, outlook.value)
-        path = self.with_returns(tree, path, reward + self.discount * value)
+        path = self.with_returns(tree, path, reward + self.config.discount * value)
         return self.with_root_marked(self.counted(tree, path), number), path
 
     def grown(self, tree: Tree, number: Int[Array, ""], outlook: Outlook, reward, state: PyTree) -> Tree:
@@ -245,7 +230,7 @@ class Frame(NamedTuple):
         def one_step(carry):
             returned, following, depth = carry
             returned = returned.at[depth].set(following)
-            earlier = trees.take(tree.reward, path.row[depth]) + self.discount * following
+            earlier = trees.take(tree.reward, path.row[depth]) + self.config.discount * following
             return returned, jnp.where(depth < path.length, earlier, following), depth - 1
 
         returned, _, _ = jax.lax.while_loop(lambda carry: carry[2] >= 0, one_step, start)

@@ -45,7 +45,7 @@ def becoming(first: ScriptedPlayer, second: ScriptedPlayer, after: int) -> Scrip
         return choose
 
     return ScriptedPlayer(
-        name=f"{first.name} becoming {second.name} after {after}",
+        name="changing",
         num_latents=total,
         start=lambda: placed(0, first.start()),
         renew=renew,

@@ -127,16 +127,6 @@ def on(name: str, stage: Stage) -> Stage:
     return Stage(lambda params: stage.init(params[name]), update)
 
 
-def renamed_metrics(stage: Stage, rename: Callable[[str], str]) -> Stage:
-    """The same stage, whose metrics go by other names."""
-
-    def update(params: Params, learner: PyTree, trajectory: Trajectory, key: Key):
-        params, learner, metrics = stage.update(params, learner, trajectory, key)
-        return params, learner, {rename(name): value for name, value in metrics.items()}
-
-    return Stage(stage.init, update)
-
-
 @pytree
 class PerEnv:
     """Learner state that belongs to single environments, [env, ...]: it is split over devices with them."""
