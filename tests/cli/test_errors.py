@@ -125,7 +125,8 @@ def test_an_unknown_animal_of_the_zoo_is_refused(capsys):
     ("arguments", "words"),
     [
         (["--against", "random"], ["not a run folder"]),
-        (["--against", "random", "--games", "1"], ["--games 1"]),
+        (["--against", "random", "--games", "20"], ["--games 20", "multiple of 8"]),
+        (["--against", "random", "--episodes", "2"], ["--episodes 2"]),
         ([], ["--against"]),
     ],
 )

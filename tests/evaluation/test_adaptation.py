@@ -89,6 +89,8 @@ def test_episodes_are_numbered_by_game_and_those_that_stopped_have_fewer():
     assert_array_equal(found.last_step, [[2, 4, 6], [1, 3, np.nan]])
     scored = figures.scores(found, Protocol(steps=6, games=2, kept=0.5, scored=0.5))
     assert_allclose(scored, [3.5])
+    half = Protocol(steps=6, games=2, kept=0.5, scored=0.5)
+    assert_allclose(figures.per_step(found, half), (3 + 4) / 2)  # each was one step long
 
 
 def test_the_curve_stops_where_a_game_has_not_finished_an_episode():

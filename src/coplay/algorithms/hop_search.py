@@ -145,7 +145,8 @@ def _look(planner: Planner, discount: float, arrived: Arrived, keys: Key):
     logits, value = planner.networks(*map(table.by_seat, (inputs, possible, description)))
     logits, value = logits.reshape(-1, logits.shape[-1]), value.reshape(-1)
     if planner.rollout:
-        value = _rolled_out(planner, discount, arrived, possible, keys)
+        split = jax.vmap(jax.random.split, out_axes=1)(keys)
+        keys, value = split[0], _rolled_out(planner, discount, arrived, possible, split[1])
     alike = own_legal / jnp.sum(own_legal, axis=-1, keepdims=True)
     policy = jnp.exp(log_policy(logits, own_legal))
     prior = (1.0 - table.open_prior) * policy + table.open_prior * alike

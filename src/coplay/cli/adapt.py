@@ -8,6 +8,7 @@ from coplay import experiment as experiments
 from coplay import meetings
 from coplay.cli.output import people, print_json, print_table, result
 from coplay.cli.train import parse_overrides
+from coplay.envs import option_names
 from coplay.errors import BadInput
 from coplay.evaluation import anchors as tables
 from coplay.evaluation.adaptation import Protocol
@@ -53,9 +54,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def adapt(arguments: argparse.Namespace, rest: list[str]) -> int:
-    for name in ("episodes", "games"):
-        if getattr(arguments, name) is not None and getattr(arguments, name) < 2:
-            raise BadInput(f"--{name} {getattr(arguments, name)} must be at least 2")
+    if arguments.games < 8 or arguments.games % 8:
+        raise BadInput(f"--games {arguments.games} must be a multiple of 8: a quarter of each half plays on")
+    if arguments.episodes is not None and arguments.episodes < 11:
+        raise BadInput(f"--episodes {arguments.episodes} must be at least 11, ten of them to learn from")
     overrides = parse_overrides(rest)
     prepare(2)
     found = meetings.adapt(
@@ -137,7 +139,8 @@ def anchors_arguments(parser: argparse.ArgumentParser) -> None:
 def anchors(arguments: argparse.Namespace, rest: list[str]) -> int:
     """Measure, print and keep what random play and a best response earn."""
     prepare(2)
-    experiment = experiments.Experiment(game=arguments.game, game_options={"observation": "entities"})
+    small_rows = {"observation": "entities"} if "observation" in option_names(arguments.game) else {}
+    experiment = experiments.Experiment(game=arguments.game, game_options=small_rows)
     experiment = experiments.with_overrides(experiment, parse_overrides(rest))
     built = experiments.build(experiment)
     teams = [arguments.against] if arguments.against else ANCHOR_TEAMS.get(built.env.name, [])

@@ -58,6 +58,13 @@ def scores(found: Episodes, protocol: Protocol) -> np.ndarray:
     return (np.where(counts, value, 0.0).sum(axis=1) / np.maximum(counts.sum(axis=1), 1))[has_any]
 
 
+def per_step(found: Episodes, protocol: Protocol) -> float:
+    """Return per step in the episodes that are scored."""
+    counts = found.last_step[: protocol.kept_games] > protocol.steps * (1 - protocol.scored)
+    value, length = found.value[: protocol.kept_games], found.length[: protocol.kept_games]
+    return float(value[counts].sum() / max(length[counts].sum(), 1))
+
+
 def curve(found: Episodes, protocol: Protocol) -> np.ndarray:
     """Mean return of each episode, as far as every game has finished it: short ones are not favoured."""
     kept = found.value[: protocol.kept_games]

@@ -114,7 +114,7 @@ def _summary(
         raw=raw,
         raw_interval=interval,
         raw_after_5_episodes=few,
-        per_step=raw / float(np.nanmean([np.nanmean(one.length) for one in each])),
+        per_step=float(np.mean([figures.per_step(one, protocol) for one in each])),
         random=anchors.random,
         best=anchors.best,
         best_from=anchors.best_from,

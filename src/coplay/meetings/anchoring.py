@@ -49,6 +49,19 @@ def _identity(name: str) -> str:
     return f"{name} {hashlib.sha256(content).hexdigest()[:16]}"
 
 
+class Quarters(runs.Watcher):
+    """Says how far training is, a few times."""
+
+    def __init__(self, say: Say):
+        self.say, self.told = say, 0
+
+    def progressed(self, progress) -> None:
+        quarter = 4 * progress.step // progress.total_steps
+        if quarter > self.told:
+            self.told = quarter
+            self.say(f"  {25 * quarter}% of {progress.total_steps:,} steps")
+
+
 def measure_anchors(built: Built, names: Sequence[str], seat: int, say: Say) -> Anchors:
     """A uniform player in the focal seats, and PPO learners trained there to convergence."""
     env, protocol = built.env, Protocol()
@@ -60,7 +73,7 @@ def measure_anchors(built: Built, names: Sequence[str], seat: int, say: Say) -> 
     with tempfile.TemporaryDirectory() as folder:
         steps = experiment.rollout.total_steps
         say(f"PPO with {', '.join(names)}: {BEST_OF} seeds of {steps:,} steps")
-        run = runs.train(experiment, Path(folder) / "best")
+        run = runs.train(experiment, Path(folder) / "best", Quarters(say))
         learned = open_focal(str(run.path), {})
     scores = []
     for algorithm in (learned.algorithm(table.focal_seats), greedy(learned.algorithm(table.focal_seats))):
