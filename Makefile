@@ -16,11 +16,15 @@ quickstart: $(VENV)/installed
 	$(BIN)/coplay evaluate runs/quickstart
 	@echo "report: runs/quickstart/report.html    watch a game: $(BIN)/coplay replay runs/quickstart"
 
-test: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+# Most tests run for an instant what takes seconds to compile, so they compile with little care (half the time).
+COMPILE_FAST := --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup
+
+test: fast
+	$(PYTEST) -m optimised
 
 fast: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not learning"
+	XLA_FLAGS="$(COMPILE_FAST)" $(PYTEST) -m "not optimised"
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .

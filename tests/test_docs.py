@@ -39,7 +39,6 @@ def test_links_lead_somewhere(path):
         assert (path.parent / target).exists(), f"{path.name} links to {target}"
 
 
-@pytest.mark.learning
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
 def test_an_example_runs(path, tmp_path):
     command = [sys.executable, str(path)]

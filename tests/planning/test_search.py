@@ -7,10 +7,15 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from coplay.planning.search import Model, Outlook, SearchConfig, search
+from coplay.planning import search as planning
+from coplay.planning.search import Model, Outlook, SearchConfig
 
 ACTIONS, SIZE, DISCOUNT = 7, 8, 0.95
 INPUTS = SIZE + ACTIONS
+
+
+# The model and the settings are part of the program, the state and the keys are given to it.
+search = jax.jit(planning.search, static_argnums=(0, 1))
 
 
 def world(seed=0, is_over=lambda state: jnp.zeros(state.shape[0], bool)):
@@ -75,7 +80,7 @@ def test_visits_and_q_are_those_of_mctx_on_the_same_model(ending):
     config = SearchConfig(simulations=50, discount=DISCOUNT, max_depth=50)
     with jax.numpy_rank_promotion("allow"):
         theirs = jax.jit(lambda s: by_mctx(after, think, is_over, s, 50))(starts(32))
-    found = jax.jit(lambda s: search(model, config, {"x": s}, jax.random.key(3)[None]))(starts(32))
+    found = search(model, config, {"x": starts(32)}, jax.random.key(3)[None])
     assert_array_equal(found.visits, theirs.visit_counts)
     assert_allclose(
         np.where(found.visits > 0, found.q, 0.0), np.where(found.visits > 0, theirs.qvalues, 0.0), atol=1e-5

@@ -1,5 +1,7 @@
 """Line-ups: whose rows are whose, frozen runs, and scores that follow the learner."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -38,6 +40,14 @@ def constant(action: int):
     return build_for
 
 
+def started(env, players, num_envs):
+    return jax.jit(lambda key: start_playing(env, players, key, num_envs))(jax.random.key(1))
+
+
+def acted(players, params, actor):
+    return jax.jit(players.act)(params, actor.memory, actor.timestep, actor.env_state, jax.random.key(2))
+
+
 def test_everyone_acts_in_the_seat_they_were_given():
     env = make_game("4h1s_4x4")
     names = ("b", "a", "c", "a")
@@ -48,8 +58,7 @@ def test_everyone_acts_in_the_seat_they_were_given():
     ]
     players = seated(members, names)
     params = players.init(jax.random.key(0))
-    actor = start_playing(env, players, jax.random.key(1), 5)
-    _, decision = players.act(params, actor.memory, actor.timestep, actor.env_state, jax.random.key(2))
+    _, decision = acted(players, params, started(env, players, 5))
     np.testing.assert_array_equal(decision.action, [[2, 1, 3, 1]] * 5)
 
 
@@ -62,15 +71,11 @@ def test_a_frozen_run_brings_to_a_seat_the_weights_it_learned_there(trained):
     built = build(small(lineup=("ppo", str(trained.path), "nearest_stag", f"{trained.path}@last:0")))
     own = build(small())
     params = built.stretches[0].algorithm.init(jax.random.key(0))
-    timestep = start_playing(built.env, built.stretches[0].algorithm, jax.random.key(1), 6)
-    _, mixed = built.stretches[0].algorithm.act(
-        params, timestep.memory, timestep.timestep, timestep.env_state, jax.random.key(2)
-    )
+    actor = started(built.env, built.stretches[0].algorithm, 6)
+    _, mixed = acted(built.stretches[0].algorithm, params, actor)
     old = jax.tree.map(lambda x: x[0], load_params(own, trained.folder, best=False).params)
     everyone = own.stretches[0].algorithm
-    _, alone = everyone.act(
-        old, everyone.remember(6), timestep.timestep, timestep.env_state, jax.random.key(2)
-    )
+    _, alone = acted(everyone, old, dataclasses.replace(actor, memory=everyone.remember(6)))
     for seat in (1, 3):
         np.testing.assert_allclose(mixed.policy[:, seat], alone.policy[:, seat], atol=1e-6)
 
@@ -82,13 +87,8 @@ def test_frozen_and_scripted_players_do_not_learn(trained, tmp_path):
     built = build(experiment)
     start = built.stretches[0].algorithm.init(jax.random.key(0))
     assert same_bits(jax.tree.map(lambda x: x[0], run.finished.state.params[name]), start[name])
-    updates = run.metrics().filter(run_column(run, "metric") == "count/updates/policy")
+    updates = run.metrics().filter(pc.field("metric") == "count/updates/policy")
     assert set(updates["seat"].to_pylist()) == {0}
-
-
-def run_column(run, name):
-
-    return pc.field(name)
 
 
 def test_a_run_of_another_game_cannot_sit_down(trained):
@@ -105,9 +105,10 @@ def test_two_algorithms_learn_in_one_game():
 
 def test_shuffled_seats_keep_rows_with_their_learner():
     work = job(build(small(seats="shuffled")))
-    actor = start_playing(work.env, work.stretches[0].algorithm, jax.random.key(0), 64)
+    actor = started(work.env, work.stretches[0].algorithm, 64)
     orders = np.asarray(actor.env_state.order)
     assert len({tuple(order) for order in orders}) > 10
-    inner = np.asarray(jax.vmap(make_game("4h1s_4x4", observation="entities").view)(actor.env_state.inner)[0])
+    view = jax.jit(jax.vmap(make_game("4h1s_4x4", observation="entities").view))
+    inner = np.asarray(view(actor.env_state.inner)[0])
     for game in range(64):
         np.testing.assert_array_equal(actor.timestep.observation[game], inner[game][orders[game]])
