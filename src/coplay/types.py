@@ -107,6 +107,7 @@ class Goals:
         Callable | None
     )  # observation row -> possible [goal], description [goal, feature]; None: rows hide it
     shown: Callable | None  # row, action, reward, row after -> the goal this step gave away, -1 for none
+    tried: Callable | None = None  # a legal action -> the goal it tries for, -1 for none; None: as shown
     aimless: tuple[int, ...] = ()  # goals that ask for nothing, and
     idle: tuple[int, ...] = ()  # the actions that serve them, if legal
 

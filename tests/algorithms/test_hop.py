@@ -53,7 +53,7 @@ def rounds():
     """Two rounds of play in a row, and what played them."""
     env, algorithm = game(), hop(game(), SEATS, CONFIG, PLAN)
     params = algorithm.init(jax.random.key(0))
-    actor = start_playing(env, algorithm, jax.random.key(1), 16)
+    actor = compiled(lambda key: start_playing(env, algorithm, key, 16))(jax.random.key(1))
     play = compiled(lambda actor, key: collect(env, algorithm, params, actor, key, 40, 40)[:2])
     actor, first = play(actor, jax.random.key(2))
     _, second = play(actor, jax.random.key(3))
@@ -81,7 +81,7 @@ def test_an_order_holds_while_its_goal_can_be_had_and_beliefs_start_open():
     _, _, first, _ = rounds()
     notes, before = first.steps.decision.notes, first.steps.before
     same = notes["order"][1:] == notes["order"][:-1]
-    possible = np.asarray(wishes(game().goals, before).possible)
+    possible = np.asarray(compiled(lambda t: wishes(game().goals, t).possible)(before))
     ordered = np.maximum(notes["order"], 0)[..., None]
     can_be_had = np.take_along_axis(possible[1:], ordered[:-1], axis=-1)[..., 0]
     assert (same | ~can_be_had | before.first[1:, :, None]).all()
@@ -91,18 +91,18 @@ def test_an_order_holds_while_its_goal_can_be_had_and_beliefs_start_open():
     assert_allclose(notes["belief"].sum(axis=-1), 1.0, rtol=1e-5)
 
 
-@pytest.mark.parametrize("free", [True, False])
-def test_only_free_rows_teach_the_policy(free):
+def test_only_free_rows_teach_the_policy():
     algorithm, params, first, _ = rounds()
     learner = algorithm.learn.init(params)
     update = compiled(lambda t: algorithm.learn.update(params, learner, t, jax.random.key(0))[0])
-    played = first.steps.decision
-    touched = (played.notes["order"] == FREE) == free
-    decision = dataclasses.replace(played, log_prob=played.log_prob - 0.1 * touched)
-    changed = dataclasses.replace(first, steps=dataclasses.replace(first.steps, decision=decision))
-    base, moved = update(first), update(changed)
-    assert _same(base["policy"], moved["policy"]) != free
-    assert _same(base["pursuit"], moved["pursuit"])
+    played, base = first.steps.decision, update(first)
+    for free in (True, False):
+        touched = (played.notes["order"] == FREE) == free
+        decision = dataclasses.replace(played, log_prob=played.log_prob - 0.1 * touched)
+        changed = dataclasses.replace(first, steps=dataclasses.replace(first.steps, decision=decision))
+        moved = update(changed)
+        assert _same(base["policy"], moved["policy"]) != free
+        assert _same(base["pursuit"], moved["pursuit"])
 
 
 def _same(a, b) -> bool:
@@ -113,9 +113,13 @@ def test_models_learn_from_labelled_steps_of_players_in_the_game_and_from_no_oth
     _, _, first, second = rounds()
     env = game()
     parts, _ = _parts(env, SEATS, CONFIG)
-    before, now = _played(env, parts.models, first), _played(env, parts.models, second)
-    label = _labels(before, now)
-    rows = _rows(parts.models, before, label)
+
+    @compiled
+    def learned_from(first, second):
+        before, now = _played(env, parts.models, first), _played(env, parts.models, second)
+        return _labels(before, now), _rows(parts.models, before, _labels(before, now))
+
+    label, rows = learned_from(first, second)
     by_hand = _labels_by_hand(first, second)
     assert_array_equal(label, by_hand)
     active = np.swapaxes(np.asarray(first.steps.before.active), 0, 1)
@@ -130,7 +134,7 @@ def test_models_learn_from_labelled_steps_of_players_in_the_game_and_from_no_oth
 def _labels_by_hand(first, second):
     """Each step's label by looking ahead, one step at a time, to the end of its game."""
     both = jax.tree.map(lambda a, b: np.concatenate([a, b]), first.steps, second.steps)
-    shown = np.asarray(shown_goals(game(), jax.tree.map(jnp.asarray, both)))
+    shown = np.asarray(compiled(lambda steps: shown_goals(game(), steps))(jax.tree.map(jnp.asarray, both)))
     over = both.after.truncated | both.after.terminated.all(axis=-1)
     time, envs, agents = shown.shape
     label = np.full((envs, time // 2, agents), UNKNOWN)
@@ -150,7 +154,7 @@ def searched():
     algorithm, params, _, _ = rounds()
     playing = as_played(algorithm)
     env = game()
-    actor = start_playing(env, playing, jax.random.key(5), 16)
+    actor = compiled(lambda key: start_playing(env, playing, key, 16))(jax.random.key(5))
 
     @compiled
     def decide(params):
@@ -231,7 +235,7 @@ def test_a_leaf_is_worth_the_best_of_being_free_and_of_every_errand_that_can_be_
     _, params, _, _ = rounds()
     size = params["policy"].own["group"]["policy"].layers[0].weight.shape[-2]
     rows = jax.random.normal(jax.random.key(0), (4, 5, size))
-    errands = jnp.broadcast_to(jnp.eye(2), (4, 5, 2, 2))
+    errands = jax.random.normal(jax.random.key(1), (4, 5, 2, game().goals.features))
 
     def worth(*possible):
         allowed = jnp.broadcast_to(jnp.array(possible), (4, 5, 2))
@@ -264,7 +268,7 @@ def test_of_our_own_seats_only_those_under_orders_teach_the_models():
     assert _teachers(alone) is None
 
 
-@pytest.mark.parametrize("players", [2, 3, 6])
+@pytest.mark.parametrize("players", [2, 6])
 def test_it_plays_and_learns_with_any_number_of_players(players):
     env = make_game("stag_hunt", players=players, size=4, observation="entities")
     plan = PLAN._replace(num_steps=8, sequence_length=8, num_envs=4)

@@ -13,7 +13,7 @@ from coplay.algorithms.sharing import PER_AGENT
 from coplay.envs import make_game
 from coplay.envs.contract import COMPILE_FAST
 from coplay.opponents.goal_policy import wishes
-from coplay.opponents.goals import shown_goals
+from coplay.opponents.goals import tried_goals
 from coplay.players.scripted import random_player, scripted
 from coplay.training.rollout import collect, start_playing
 
@@ -57,11 +57,11 @@ def test_every_step_in_the_game_teaches_about_every_goal_that_can_be_had():
     assert set(np.unique(goal)) == {0, 1}
 
 
-def test_a_goal_that_is_given_away_is_worth_1_and_an_end_without_it_0():
+def test_a_goal_that_is_tried_for_is_worth_1_and_an_end_without_it_0():
     env, _, _, trajectory, rows, goal = played()
-    shown = np.asarray(shown_goals(env, trajectory.steps))[..., None]
+    tried = np.asarray(compiled(lambda steps: tried_goals(env, steps))(trajectory.steps))[..., None]
     target, counts = unfolded(rows.target), unfolded(rows.counts)
-    reached = shown == goal[:, :, None]
+    reached = tried == goal[:, :, None]
     ended = np.asarray(trajectory.steps.after.terminated)[..., None] & ~reached
     assert (reached & counts).sum() > 20
     assert_array_equal(target[reached & counts], 1.0)

@@ -1,5 +1,8 @@
 """Labels in hindsight, and how each game gives goals away."""
 
+import dataclasses
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +12,8 @@ from numpy.testing import assert_array_equal
 from coplay.envs import make_game
 from coplay.envs.snowdrift import REMOVE
 from coplay.envs.stag_hunt import HUNT_HARE, HUNT_STAG
-from coplay.opponents.goals import UNKNOWN, hindsight_labels, shown_goals
+from coplay.opponents import goals
+from coplay.opponents.goals import UNKNOWN, hindsight_labels
 from coplay.training.rollout import is_over
 from coplay.types import Decision, Transition
 
@@ -41,6 +45,11 @@ def test_a_game_that_a_round_cuts_off_is_labelled_by_the_next_round():
     assert labels([NO, NO], [False, True], 1) == ([NO, NO], NO)
 
 
+def shown_goals(env, steps):
+    return np.asarray(jax.jit(lambda steps: goals.shown_goals(env, steps))(steps))
+
+
+@functools.cache
 def walk(name, steps=400, **options):
     """Random legal play: transitions [time, env, agent] and how many are over."""
     env = make_game(name, **options)
@@ -59,14 +68,14 @@ def walk(name, steps=400, **options):
         )
         return carry, Transition(before, decision, after)
 
-    start = jax.vmap(env.reset)(jax.random.split(jax.random.key(0), 8))
+    start = jax.jit(jax.vmap(env.reset))(jax.random.split(jax.random.key(0), 8))
     return env, jax.jit(lambda s: jax.lax.scan(one, s, jax.random.split(jax.random.key(1), steps))[1])(start)
 
 
 @pytest.mark.parametrize("observation", ["board", "entities"])
 def test_in_the_stag_hunt_the_prey_that_fed_a_player_is_its_goal(observation):
     env, steps = walk("4h1s_4x4", observation=observation)
-    shown, action = np.asarray(shown_goals(env, steps)), np.asarray(steps.decision.action)
+    shown, action = shown_goals(env, steps), np.asarray(steps.decision.action)
     fed = np.asarray(steps.after.reward) > 0
     assert_array_equal(shown != UNKNOWN, fed)
     assert_array_equal(action[shown == 0], HUNT_STAG)
@@ -87,7 +96,7 @@ def test_a_kind_of_prey_is_possible_while_one_is_left(observation):
 
 def test_in_the_snowdrift_game_the_drift_removed_is_the_goal():
     env, steps = walk("snowdrift", observation="entities")
-    shown, action = np.asarray(shown_goals(env, steps)), np.asarray(steps.decision.action)
+    shown, action = shown_goals(env, steps), np.asarray(steps.decision.action)
     assert_array_equal(shown != UNKNOWN, action == REMOVE)  # random play is legal: it removes what is there
     possible, places = jax.jit(jax.vmap(jax.vmap(jax.vmap(env.goals.look))))(steps.before.observation)
     after, _ = jax.jit(jax.vmap(jax.vmap(jax.vmap(env.goals.look))))(steps.after.observation)
@@ -100,7 +109,7 @@ def test_in_the_snowdrift_game_the_drift_removed_is_the_goal():
 
 def test_in_the_coin_game_a_coin_taken_tells_whose_coins_a_player_takes():
     env, steps = walk("coin_game")
-    shown, reward = np.asarray(shown_goals(env, steps)), np.asarray(steps.after.reward)
+    shown, reward = shown_goals(env, steps), np.asarray(steps.after.reward)
     takes_alone = (shown != UNKNOWN).sum(axis=-1) == 1
     assert takes_alone.any()
     assert_array_equal((shown != UNKNOWN) & takes_alone[..., None], (reward == 1) & takes_alone[..., None])
@@ -115,4 +124,30 @@ def test_in_a_matrix_game_the_action_is_the_goal():
 
 def test_a_player_that_has_left_gives_nothing_away():
     env, steps = walk("4h1s_4x4", observation="entities")
-    assert (np.asarray(shown_goals(env, steps))[~np.asarray(steps.before.active)] == UNKNOWN).all()
+    assert (shown_goals(env, steps)[~np.asarray(steps.before.active)] == UNKNOWN).all()
+
+
+def test_who_hunts_a_stag_alone_tries_for_it_but_does_not_give_it_away():
+    env, steps = walk("4h1s_4x4", observation="entities")
+    tried = np.asarray(jax.jit(lambda steps: goals.tried_goals(env, steps))(steps))
+    shown, action = shown_goals(env, steps), np.asarray(steps.decision.action)
+    active = np.asarray(steps.before.active)
+    assert_array_equal(tried[active] == 0, action[active] == HUNT_STAG)
+    assert_array_equal(tried[active] == 1, action[active] == HUNT_HARE)
+    assert (tried[~active] == UNKNOWN).all()
+    assert_array_equal(tried[shown != UNKNOWN], shown[shown != UNKNOWN])
+    assert ((tried == 0) & (shown == UNKNOWN)).any(), "nobody hunted alone"
+
+
+def test_an_action_that_may_not_be_taken_tries_for_nothing():
+    env, steps = walk("4h1s_4x4", observation="entities")
+    hunting = jnp.full_like(steps.decision.action, HUNT_STAG)
+    insisting = dataclasses.replace(steps, decision=dataclasses.replace(steps.decision, action=hunting))
+    tried = np.asarray(jax.jit(lambda steps: goals.tried_goals(env, steps))(insisting))
+    may = np.asarray(steps.before.legal)[..., HUNT_STAG] & np.asarray(steps.before.active)
+    assert_array_equal(tried == 0, may)
+
+
+def test_where_nothing_else_is_said_a_goal_is_tried_for_as_it_is_shown():
+    env, steps = walk("snowdrift", observation="entities")
+    assert_array_equal(jax.jit(lambda steps: goals.tried_goals(env, steps))(steps), shown_goals(env, steps))

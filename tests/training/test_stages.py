@@ -74,6 +74,12 @@ def test_it_descends_to_the_answer():
     assert_allclose(weights["slope"], 3.0, atol=1e-2)
 
 
+def test_columns_are_cut_into_as_many_minibatches_as_go_evenly():
+    asked, even = Fit(epochs=2, minibatches=3, chunk_rows=10), Fit(epochs=2, minibatches=2, chunk_rows=10)
+    assert_allclose(run(asked)[0]["slope"], run(even)[0]["slope"])
+    assert not np.allclose(run(asked)[0]["slope"], run(Fit(2, 1, 10))[0]["slope"])
+
+
 @pytest.mark.parametrize(
     ("columns", "rows", "most", "expected"),
     [(64, 70, 280, 4), (64, 70, 70, 1), (64, 70, 10, 1), (6, 1, 4, 3)],

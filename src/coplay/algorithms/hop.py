@@ -62,6 +62,7 @@ class HOPConfig(PPOConfig):
     model_hidden: tuple[int, ...] = (64, 64)  # widths of the co-players' models
     model_learning_rate: float = 1e-3
     model_epochs: int = 2  # passes over each labelled round
+    model_minibatches: int = 32  # in each pass, at most; small ones, for there is much to learn
     model_rows: Literal["orders", "everyone"] = "orders"  # of our own seats: under orders only, or all
     models: Literal["goals", "direct"] = "goals"  # told what a co-player is after, or not
     within: Literal["bayes", "none"] = "bayes"  # how beliefs move in an episode
@@ -74,6 +75,7 @@ class HOPConfig(PPOConfig):
     pursuit_temperature: float = 0.05  # of carrying out orders, as a share of the best Q
     pursuit_learning_rate: float = 1e-3
     pursuit_epochs: int = 2
+    pursuit_minibatches: int = 32
     discount: float = 0.95
     value_normalisation: bool = False  # trees need values on the game's own scale
     value_clip: float | None = None

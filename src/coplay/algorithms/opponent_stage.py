@@ -23,7 +23,7 @@ from coplay.training.stages import Fit, PerEnv, fit
 from coplay.types import Environment, Key, Metrics, Params, Stage, Trajectory, pytree
 
 MOST_WEIGHT = 5.0  # of a rare goal's steps
-Settings = Any  # the model_* fields of HOPConfig, minibatches and chunk_rows
+Settings = Any  # the model_* fields of HOPConfig and chunk_rows
 
 
 @pytree
@@ -67,7 +67,8 @@ def opponent_stage(
         figures = _fit(log_chance, surprise, rows.action, is_counted)
         return jnp.sum(jnp.where(is_counted, rows.weight * surprise, 0.0)), figures
 
-    descend = fit(loss, optimiser, Fit(settings.model_epochs, settings.minibatches, settings.chunk_rows))
+    pieces = Fit(settings.model_epochs, settings.model_minibatches, settings.chunk_rows)
+    descend = fit(loss, optimiser, pieces)
     each_pair = jax.vmap(jax.vmap(lambda w, o, rows, key: descend({"model": w}, o, rows, _counted, key)))
 
     def init(params: Params):

@@ -1,9 +1,11 @@
 """Going after a goal that was ordered: Q-learning in which every step teaches about every goal.
 
-Q says how soon and how surely an action leads to giving a goal away: 1 when it does, less the later. Whatever
-a player did, free or under another order, tells how each goal could have been reached from there, so goals
-that nobody pursues at the moment are learned as well. Whoever is ordered draws from a Boltzmann policy on Q:
-ways that serve equally well are taken alike, and worse ones the less often, the worse they are.
+Q says how soon and how surely an action leads to trying for a goal: 1 when it does, less the later. Whoever
+is sent for a stag goes there and tries, in company or not: to catch it would take others, and then waiting
+far off would be as good a way as any. Whatever a player did, free or under another order, tells how each goal
+could have been tried for from there, so goals that nobody pursues at the moment are learned as well. Whoever
+is ordered draws from a Boltzmann policy on Q: ways that serve equally well are taken alike, worse ones the
+less often, the worse they are.
 """
 
 from typing import Any, NamedTuple
@@ -19,7 +21,7 @@ from coplay.algorithms.losses import NEVER
 from coplay.algorithms.sharing import Sharing
 from coplay.nets.mlp import MLP
 from coplay.opponents.goal_policy import wishes
-from coplay.opponents.goals import shown_goals
+from coplay.opponents.goals import tried_goals
 from coplay.training.devices import total
 from coplay.training.stages import Fit, fit
 from coplay.types import (
@@ -39,7 +41,7 @@ from coplay.types import (
 GOALS_PER_ROW = 2  # that a step teaches about, drawn if the game has more
 LEAST_Q = 1e-3  # below this a goal is as good as out of reach, and any way is as good
 
-Settings = Any  # the pursuit_* fields of HOPConfig, hidden, minibatches and chunk_rows
+Settings = Any  # the pursuit_* fields of HOPConfig, hidden and chunk_rows
 
 
 class Pursuit(NamedTuple):
@@ -126,7 +128,8 @@ def pursuit_stage(pursuit: Pursuit, settings: Settings) -> Stage:
         squares = jnp.sum(jnp.where(rows.counts, 0.5 * error**2, 0.0))
         return squares, {"loss": squares, "q": jnp.sum(jnp.where(rows.counts, rows.target, 0.0))}
 
-    descend = fit(loss, optimiser, Fit(settings.pursuit_epochs, settings.minibatches, settings.chunk_rows))
+    pieces = Fit(settings.pursuit_epochs, settings.pursuit_minibatches, settings.chunk_rows)
+    descend = fit(loss, optimiser, pieces)
 
     def init(params: Params):
         return sharing.pack(jax.vmap(optimiser.init)(sharing.weights(params)), {})
@@ -151,17 +154,27 @@ def _rows(pursuit: Pursuit, discount: float, params: Seated, trajectory: Traject
     env, steps, own = pursuit.env, trajectory.steps, np.array(pursuit.seats)
     before, after = steps.before, steps.after
     goal = _drawn_goals(env.goals, before.first.shape, key)  # [time, env, goal]
-    shown = shown_goals(env, steps)[..., own]
+    tried = tried_goals(env, steps)[..., own]
     seen, possible = _seen(env, before, own, goal)
     later, is_left = _seen(env, after, own, goal)
-    q = jnp.moveaxis(q_values(pursuit, params, jnp.moveaxis(later, 2, 0)), 0, 2)
-    best = jnp.max(jnp.where(after.legal[..., own, None, :], q, NEVER), axis=-1)
+    best = _best(pursuit, params, later, after.legal[..., own, :])
     goes_on = is_left & ~after.terminated[..., own, None]
-    reached = shown[..., None] == goal[:, :, None]
+    reached = tried[..., None] == goal[:, :, None]
     target = jnp.where(reached, 1.0, discount * jnp.where(goes_on, jnp.clip(best, 0.0, 1.0), 0.0))
     action = jnp.broadcast_to(steps.decision.action[..., own, None], reached.shape)
     rows = Rows(seen, action, target, before.active[..., own, None] & possible)
     return jax.tree.map(_by_seat, rows)
+
+
+def _best(
+    pursuit: Pursuit,
+    params: Seated,
+    seen: Float[Array, "time env seat goal feature"],
+    legal: Bool[Array, "time env seat action"],
+) -> Float[Array, "time env seat goal"]:
+    """Q of the best legal action."""
+    q = jnp.moveaxis(q_values(pursuit, params, jnp.moveaxis(seen, 2, 0)), 0, 2)
+    return jnp.max(jnp.where(legal[..., None, :], q, NEVER), axis=-1)
 
 
 def _drawn_goals(goals: Goals, shape: tuple[int, ...], key: Key) -> Int[Array, "time env goal"]:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from coplay.envs import grid
+from coplay.envs import grid, paths
 from coplay.envs.walls import WallMaps, wall_maps
 from coplay.errors import require
 from coplay.types import Environment, Goals, Key, Picture, TimeStep, pytree
@@ -88,6 +88,7 @@ class StagHuntState:
 def make(**options) -> Environment:
     config = StagHuntConfig(**options)
     maps = wall_maps(config.size, config.wall_components, config.map_seed, config.num_maps)
+    lengths = path_lengths(config)
     return Environment(
         name="stag_hunt",
         options=config,
@@ -97,7 +98,13 @@ def make(**options) -> Environment:
         observation_size=_observation_size(config),
         action_names=ACTION_NAMES,
         neutral_action=grid.STAY,
-        goals=Goals(("stag", "hare"), 2, lambda row: (_prey_left(config, row), jnp.eye(2)), _prey_caught),
+        goals=Goals(
+            names=("stag", "hare"),
+            features=2 + paths.FEATURES,
+            look=lambda row: _prey_seen(config, lengths, row),
+            shown=_prey_caught,
+            tried=_prey_hunted,
+        ),
         horizon=config.horizon,
         reset=lambda key: reset(config, maps, key),
         step=lambda state, action, key: step(config, maps, state, action),
@@ -335,20 +342,32 @@ def _split_entities(config, part: Float[Array, " feature"]) -> Bool[Array, "chan
     return jnp.concatenate([shown[:players], walls, stags, hares])
 
 
-def _prey_left(config: StagHuntConfig, row: Float[Array, " feature"]) -> Bool[Array, " goal"]:
-    """Whether there is a stag, and whether there is a hare, left to be caught."""
-    tail = config.players * NUM_ACTIONS + 2
-    if config.observation == "board":
-        boards = _split_board(config, row[:-tail])
-        return jnp.any(boards[config.players + 1 :], axis=1)
-    others, prey = config.players - 1, config.stags + config.hares
-    present = row[2 + 2 * (others + prey) :][others : others + prey] > 0.5
-    return jnp.stack([jnp.any(present[: config.stags]), jnp.any(present[config.stags :])])
+def _prey_seen(config: StagHuntConfig, lengths: paths.Lengths, row: Float[Array, " feature"]):
+    """Whether there is a stag and a hare left, and how near the nearest of each is."""
+    seen = split(config, row)
+    prey = jnp.stack([seen["stags"], seen["hares"]]).reshape(2, -1)
+    away = lengths(seen["walls"], paths.cell_of(seen["self"]))
+    return jnp.any(prey, axis=1), jnp.concatenate(
+        [jnp.eye(2), paths.nearness(away, prey, config.size)], axis=1
+    )
+
+
+def path_lengths(config: StagHuntConfig) -> paths.Lengths:
+    """Round the walls, if there are any."""
+    if config.wall_components == 0:
+        return paths.on_open_board(config.size)
+    maps = wall_maps(config.size, config.wall_components, config.map_seed, config.num_maps)
+    return paths.round_walls(maps, config.size)
 
 
 def _prey_caught(row, action: Int[Array, ""], reward: Float[Array, ""], after) -> Int[Array, ""]:
     """Which prey a player's step brought it: 0 a stag, 1 a hare, -1 none."""
     return jnp.where(reward > 0, jnp.where(action == HUNT_STAG, 0, 1), -1).astype(jnp.int32)
+
+
+def _prey_hunted(action: Int[Array, ""]) -> Int[Array, ""]:
+    """Which prey an action is to catch, whether it does or not: 0 a stag, 1 a hare, -1 none."""
+    return jnp.where(action == HUNT_STAG, 0, jnp.where(action == HUNT_HARE, 1, -1)).astype(jnp.int32)
 
 
 def draw(config: StagHuntConfig, maps: WallMaps, state: StagHuntState) -> Picture:

@@ -24,6 +24,19 @@ def shown_goals(env: Environment, steps: Transition) -> Int[Array, "*batch agent
     return jnp.where(before.active, told, UNKNOWN)
 
 
+def tried_goals(env: Environment, steps: Transition) -> Int[Array, "*batch agent"]:
+    """The goal each player tried for in each step, with or without success, or UNKNOWN."""
+    tried = env.goals.tried
+    if tried is None:
+        return shown_goals(env, steps)
+    action = steps.decision.action
+    for _ in range(action.ndim):
+        tried = jax.vmap(tried)
+    taken = jax.nn.one_hot(action, env.num_actions, dtype=bool)
+    is_legal = jnp.any(steps.before.legal & taken, axis=-1)
+    return jnp.where(steps.before.active & is_legal, tried(action), UNKNOWN)
+
+
 def hindsight_labels(
     shown: Int[Array, "time env agent"],
     is_over: Bool[Array, "time env"],

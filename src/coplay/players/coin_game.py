@@ -5,7 +5,7 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from coplay.envs import grid
+from coplay.envs import grid, paths
 from coplay.players import seeking
 from coplay.players.scripted import ScriptedPlayer, certain, machine, one_latent
 from coplay.types import Environment
@@ -54,12 +54,12 @@ def tit_for_tat(env: Environment) -> ScriptedPlayer:
 
 def _taker(env: Environment) -> Callable:
     """How to take: observation row, legal row, wants the other's coin too -> action probabilities."""
-    path_lengths = seeking.on_torus(env.options.size)
+    path_lengths = paths.on_torus(env.options.size)
 
     def take(row, legal: Bool[Array, " action"], wants_any) -> Float[Array, " action"]:
         seen = env.split(row)
         coin = seen["own_coin"] | (seen["other_coin"] & wants_any)
-        lengths = path_lengths(None, seeking.cell_of(seen["self"]))
+        lengths = path_lengths(None, paths.cell_of(seen["self"]))
         return seeking.seek(lengths, coin.reshape(-1), legal, grid.STAY)
 
     return take

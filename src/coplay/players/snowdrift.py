@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from coplay.envs import paths
 from coplay.envs.grid import STAY
 from coplay.envs.snowdrift import NUM_ACTIONS, REMOVE
 from coplay.errors import require
@@ -68,11 +69,11 @@ def fickle(env: Environment, switch: float = 0.05) -> ScriptedPlayer:
 
 def _road_user(env: Environment) -> Callable:
     """How to use the road: observation row, legal row, cleans it -> action probabilities."""
-    path_lengths = seeking.on_open_board(env.options.size)
+    path_lengths = paths.on_open_board(env.options.size)
 
     def act(row, legal: Bool[Array, " action"], cleans) -> Float[Array, " action"]:
         seen = env.split(row)
-        lengths = path_lengths(seen["walls"], seeking.cell_of(seen["self"]))
+        lengths = path_lengths(seen["walls"], paths.cell_of(seen["self"]))
         cleaning = seeking.seek(lengths, seen["drifts"].reshape(-1), legal, REMOVE)
         strolling = uniform(legal & (jnp.arange(NUM_ACTIONS) <= STAY))
         return jnp.where(cleans, cleaning, strolling)

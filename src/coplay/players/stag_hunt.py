@@ -11,9 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from coplay.envs import grid
-from coplay.envs.stag_hunt import HUNT_HARE, HUNT_STAG, NUM_ACTIONS, StagHuntConfig
-from coplay.envs.walls import wall_maps
+from coplay.envs import grid, paths
+from coplay.envs.stag_hunt import HUNT_HARE, HUNT_STAG, NUM_ACTIONS, StagHuntConfig, path_lengths
 from coplay.errors import require
 from coplay.players import seeking
 from coplay.players.scripted import ScriptedPlayer, certain, machine, one_latent
@@ -116,13 +115,13 @@ def reciprocator(env: Environment, watched: int = 1, metric: str = "path") -> Sc
 
 def _hunter(env: Environment, metric: str) -> Callable:
     """How to hunt: observation row, legal row, wants a stag -> action probabilities."""
-    path_lengths = _path_lengths(env.options, metric)
+    lengths_from = _path_lengths(env.options, metric)
 
     def hunt(row, legal: Bool[Array, " action"], wants_stag) -> Float[Array, " action"]:
         seen = env.split(row)
         after_stag = _goal(env, row, wants_stag) == STAG
         prey = jnp.where(after_stag, seen["stags"], seen["hares"])
-        lengths = path_lengths(seen["walls"], seeking.cell_of(seen["self"]))
+        lengths = lengths_from(seen["walls"], paths.cell_of(seen["self"]))
         deed = jnp.where(after_stag, HUNT_STAG, HUNT_HARE)
         return seeking.seek(lengths, prey.reshape(-1), legal, deed)
 
@@ -137,12 +136,9 @@ def _goal(env: Environment, row: Float[Array, " feature"], wants_stag) -> Int[Ar
     return jnp.where(stag, STAG, jnp.where(hare_left, HARE, NOTHING))
 
 
-def _path_lengths(config: StagHuntConfig, metric: str) -> seeking.Lengths:
+def _path_lengths(config: StagHuntConfig, metric: str) -> paths.Lengths:
     require(metric in ("path", "manhattan"), f"metric={metric!r} must be 'path' or 'manhattan'")
-    if metric == "manhattan" or config.wall_components == 0:
-        return seeking.on_open_board(config.size)
-    maps = wall_maps(config.size, config.wall_components, config.map_seed, config.num_maps)
-    return seeking.round_walls(maps, config.size)
+    return paths.on_open_board(config.size) if metric == "manhattan" else path_lengths(config)
 
 
 def _is_alone_on_stag(env: Environment, row: Float[Array, " feature"]) -> Bool[Array, ""]:
@@ -166,14 +162,14 @@ class Plan:
 def optimum(env: Environment) -> Algorithm:
     """All seats at once: a company to each stag worth it, the rest to distinct hares; all wait, all
     strike in one step. Ties go to the first seat."""
-    path_lengths = _path_lengths(env.options, "path")
+    lengths_from = path_lengths(env.options)
 
     def remember(num_envs: int) -> Plan:
         shape = (num_envs, env.num_agents)
         return Plan(jnp.full(shape, NOTHING), jnp.zeros(shape, bool), jnp.zeros(num_envs, bool))
 
     def act(params, memory: Plan, timestep: TimeStep, state, key: Key) -> tuple[Plan, Decision]:
-        follow = jax.vmap(lambda plan, now: _follow_plan(env, path_lengths, plan, now))
+        follow = jax.vmap(lambda plan, now: _follow_plan(env, lengths_from, plan, now))
         plan, action = follow(memory, timestep)
         policy = jax.nn.one_hot(action, NUM_ACTIONS)
         return plan, Decision(action, jnp.zeros(action.shape), policy)
@@ -184,11 +180,11 @@ def optimum(env: Environment) -> Algorithm:
     return Algorithm(lambda key: {}, remember, act, watch, no_learning)
 
 
-def _follow_plan(env: Environment, path_lengths: seeking.Lengths, plan: Plan, now: TimeStep):
+def _follow_plan(env: Environment, lengths_from: paths.Lengths, plan: Plan, now: TimeStep):
     """One game: the plan, made anew if there is none, and everyone's next action."""
     seen = env.split(now.observation[0])
-    cells = jax.vmap(lambda row: seeking.cell_of(env.split(row)["self"]))(now.observation)
-    lengths = jax.vmap(path_lengths, (None, 0))(seen["walls"], cells).astype(jnp.int32)
+    cells = jax.vmap(lambda row: paths.cell_of(env.split(row)["self"]))(now.observation)
+    lengths = jax.vmap(lengths_from, (None, 0))(seen["walls"], cells).astype(jnp.int32)
     fresh = _make_plan(env.options, lengths[:, 0], seen)
     is_new = now.first | ~plan.made
     plan = jax.tree.map(lambda new, old: jnp.where(is_new, new, old), fresh, plan)

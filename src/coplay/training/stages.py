@@ -44,7 +44,7 @@ class Fit(NamedTuple):
     """How often a batch is gone over, and in which pieces."""
 
     epochs: int
-    minibatches: int
+    minibatches: int  # at most: as many as cut the columns evenly
     chunk_rows: int
 
 
@@ -61,7 +61,7 @@ def fit(
     """
 
     def descend(weights, optimiser_state, batch, count, key):
-        chunks, per_minibatch = _cut(batch, plan, key)
+        chunks, minibatches, per_minibatch = _cut(batch, plan, key)
 
         def one_minibatch(carry, index):
             weights, optimiser_state = carry
@@ -71,32 +71,36 @@ def fit(
             sums |= {f"grad_norm/{name}": optax.global_norm(part) for name, part in gradient.items()}
             return (optax.apply_updates(weights, updates), optimiser_state), sums
 
-        indices = jnp.tile(jnp.arange(plan.minibatches), plan.epochs)
+        indices = jnp.tile(jnp.arange(minibatches), plan.epochs)
         (weights, optimiser_state), sums = jax.lax.scan(one_minibatch, (weights, optimiser_state), indices)
         return weights, optimiser_state, jax.tree.map(jnp.mean, sums)
 
     return descend
 
 
-def _cut(batch: PyTree, plan: Fit, key: Key) -> tuple[PyTree, int]:
-    """Columns in a drawn order, as [chunk, column, time, ...], and how many chunks make a minibatch.
+def _cut(batch: PyTree, plan: Fit, key: Key) -> tuple[PyTree, int, int]:
+    """Columns in a drawn order, as [chunk, column, time, ...]; how many minibatches, and chunks in each.
 
     Chunks are later read by their number, which is the same for every agent: scanning over them instead
     would make a mapped program turn the whole batch round once per minibatch.
     """
     columns, time = jax.tree.leaves(batch)[0].shape[:2]
-    per_minibatch = columns // plan.minibatches
+    minibatches = _largest_divisor(columns, plan.minibatches)
+    per_minibatch = columns // minibatches
     per_chunk = chunk_columns(per_minibatch, time, plan.chunk_rows)
     order = jax.random.permutation(key, columns)
     shape = (columns // per_chunk, per_chunk)
     chunks = jax.tree.map(lambda x: jnp.take(x, order, axis=0).reshape(*shape, *x.shape[1:]), batch)
-    return chunks, per_minibatch // per_chunk
+    return chunks, minibatches, per_minibatch // per_chunk
 
 
 def chunk_columns(columns: int, rows_per_column: int, most_rows: int) -> int:
     """The largest divisor of `columns` whose rows stay within `most_rows` (at least one column)."""
-    most = max(1, most_rows // rows_per_column)
-    return max(divisor for divisor in range(1, columns + 1) if columns % divisor == 0 and divisor <= most)
+    return _largest_divisor(columns, max(1, most_rows // rows_per_column))
+
+
+def _largest_divisor(number: int, most: int) -> int:
+    return max(divisor for divisor in range(1, most + 1) if number % divisor == 0)
 
 
 def _summed_gradient(loss, count, weights, chunks, first, number):
