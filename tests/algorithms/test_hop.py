@@ -10,15 +10,14 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from coplay.algorithms.hop import (
-    FREE,
     HOPConfig,
-    _drawn_orders,
     _parts,
     _teachers,
     _think,
     hop,
 )
 from coplay.algorithms.opponent_stage import _labels, _played, _rows
+from coplay.algorithms.orders import DRAWS, FREE, drawn_orders
 from coplay.algorithms.ppo import Plan
 from coplay.envs import make_game
 from coplay.envs.contract import COMPILE_FAST
@@ -61,10 +60,9 @@ def rounds():
 
 
 def test_orders_go_to_a_share_of_the_games_and_favour_no_seat():
-    parts, _ = _parts(game(), SEATS, CONFIG)
-    draws = jax.random.uniform(jax.random.key(0), (40_000, 5))
-    order = np.asarray(_drawn_orders(parts, jnp.arange(4), draws, jax.random.key(1)))
-    assert_allclose((order != FREE).any(axis=1).mean(), CONFIG.ordered_games, atol=0.01)
+    draws = jax.random.uniform(jax.random.key(0), (40_000, DRAWS))
+    order = np.asarray(drawn_orders(game().goals, 0.75, jnp.arange(4), draws, jax.random.key(1)))
+    assert_allclose((order != FREE).any(axis=1).mean(), 0.75, atol=0.01)
     shares = [(order == goal).mean(axis=0) for goal in (0, 1)]
     assert np.ptp(shares) < 0.015
     alone_among_hares = ((order[:, 1:] == 1).all(axis=1) & (order[:, 0] == FREE)).mean()
@@ -72,9 +70,10 @@ def test_orders_go_to_a_share_of_the_games_and_favour_no_seat():
 
 
 def test_a_single_learner_among_others_is_free():
-    parts, _ = _parts(game(), (2,), CONFIG)
-    draws = jax.random.uniform(jax.random.key(0), (100, 5))
-    assert (np.asarray(_drawn_orders(parts, jnp.array([2]), draws, jax.random.key(1))) == FREE).all()
+    draws = jax.random.uniform(jax.random.key(0), (100, DRAWS))
+    assert (
+        np.asarray(drawn_orders(game().goals, 0.75, jnp.array([2]), draws, jax.random.key(1))) == FREE
+    ).all()
 
 
 def test_an_order_holds_while_its_goal_can_be_had_and_beliefs_start_open():

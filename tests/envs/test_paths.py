@@ -36,7 +36,7 @@ def test_who_stands_on_it_only_moves_away_and_what_is_not_there_is_nowhere_near(
 
 def test_walls_are_walked_round():
     env = make_game("4h1s_8x8_walls", observation="entities")
-    state, timestep = jax.jit(jax.vmap(env.reset))(jax.random.split(jax.random.key(0), 64))
+    _, timestep = jax.jit(jax.vmap(env.reset))(jax.random.split(jax.random.key(0), 64))
     possible, description = jax.jit(jax.vmap(jax.vmap(env.goals.look)))(timestep.observation)
     seen = jax.jit(jax.vmap(jax.vmap(env.split)))(timestep.observation)
     assert possible.all()

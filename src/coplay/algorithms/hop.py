@@ -23,6 +23,7 @@ from coplay.algorithms import actor_critic
 from coplay.algorithms.actor_critic import ActorCritic
 from coplay.algorithms.hop_search import Planner, Plans, Table, plan
 from coplay.algorithms.opponent_stage import opponent_stage
+from coplay.algorithms.orders import DRAWS, FREE, drawn_orders, renewed
 from coplay.algorithms.ppo import Plan, PPOConfig, ppo_stage
 from coplay.algorithms.pursuit import (
     Pursuit,
@@ -35,7 +36,7 @@ from coplay.algorithms.pursuit import (
 from coplay.algorithms.targets import Lesson, in_the_game, usual_lesson
 from coplay.errors import BadInput
 from coplay.opponents.belief import BETWEEN, NEVER, Between
-from coplay.opponents.goal_policy import Models, idling, models_of, policies, wishes
+from coplay.opponents.goal_policy import Models, idling, models_of, policies, sights, wishes
 from coplay.opponents.goals import UNKNOWN, shown_goals
 from coplay.opponents.minds import Mind, beliefs, chosen, open_mind, watched
 from coplay.planning.search import SearchConfig
@@ -53,8 +54,6 @@ from coplay.types import (
     pytree,
     stream,
 )
-
-FREE = -1  # no order
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +75,7 @@ class HOPConfig(PPOConfig):
     pursuit_learning_rate: float = 1e-3
     pursuit_epochs: int = 2
     pursuit_minibatches: int = 32
+    minibatches: int = 16  # a critic that trees ask must be exact, and that takes many small steps
     discount: float = 0.95
     value_normalisation: bool = False  # trees need values on the game's own scale
     value_clip: float | None = None
@@ -164,7 +164,7 @@ def _parts(env: Environment, seats: tuple[int, ...], config: HOPConfig):
         "order": jax.ShapeDtypeStruct((len(seats),), jnp.int32),
     }
 
-    views = {"policy": _belief_view(models), "critic": _worth_view(env, models)}
+    views = {"policy": _belief_view(env, models), "critic": _worth_view(env, models)}
     policy, init_policy = actor_critic.actor_critic(
         env, seats, config, views, notice=lambda *_: {}, notes=notes
     )
@@ -185,31 +185,27 @@ def _parts(env: Environment, seats: tuple[int, ...], config: HOPConfig):
 # --- what networks read --------------------------------------------------------------------------
 
 
-def _belief_view(models: Models):
-    """Own row, what may be done, and what the others are believed to want; nothing of those who have left."""
+def _belief_view(env: Environment, models: Models):
+    """What one sees oneself, and what the others are believed to want; nothing of those who have left."""
 
     def view(timestep: TimeStep, notes: PyTree, seats: tuple[int, ...]) -> Float[Array, "*batch seat row"]:
         belief = jnp.where(timestep.active[..., models.others, None], notes["belief"], 0.0)
         flat = belief.reshape(*belief.shape[:-2], -1)
-        return jnp.concatenate([*_own(timestep, seats), flat], axis=-1)
+        own = sights(timestep, wishes(env.goals, timestep))[..., jnp.array(seats), :]
+        return jnp.concatenate([own, flat], axis=-1)
 
     return view
 
 
 def _worth_view(env: Environment, models: Models):
     """The same, and the order one is under: what is it worth to be free here, what to be after that?"""
-    believed = _belief_view(models)
+    believed = _belief_view(env, models)
 
     def view(timestep: TimeStep, notes: PyTree, seats: tuple[int, ...]) -> Float[Array, "*batch seat row"]:
         order = ordered_goal(env.goals, timestep, notes["order"], seats)
         return jnp.concatenate([believed(timestep, notes, seats), order], axis=-1)
 
     return view
-
-
-def _own(timestep: TimeStep, seats: tuple[int, ...]) -> tuple[Array, Array]:
-    index = jnp.array(seats)
-    return timestep.observation[..., index, :], timestep.legal[..., index, :].astype(jnp.float32)
 
 
 # --- acting --------------------------------------------------------------------------------------
@@ -366,61 +362,18 @@ CHOICES = {"visits": most_visited, "visited_q": best_visited}
 def _greeted(parts: Parts, params: PyTree, memory: HOPMemory, timestep: TimeStep, key: Key):
     """New company in the games where an episode begins and chance says so: new orders, open minds."""
     first, identity = timestep.first, params["policy"].own["seat"]["identity"]
-    draws = jax.random.uniform(stream(key, "game"), (first.shape[0], 6))
+    draws = jax.random.uniform(stream(key, "game"), (first.shape[0], 1 + DRAWS))
     is_new = first & (~memory.met | (draws[:, 0] < parts.config.new_company))
-    order = _drawn_orders(parts, identity, draws[:, 1:], stream(key, "seat"))
+    goals, share = parts.env.goals, parts.config.ordered_games
+    order = drawn_orders(goals, share, identity, draws[:, 1:], stream(key, "seat"))
     order = jnp.where(is_new[:, None], order, memory.order)
+    possible = wishes(goals, timestep).possible[:, np.array(parts.seats)]
     fresh = _remember(parts, first.shape[0])
     return HOPMemory(
         mind=chosen(is_new, fresh.mind, memory.mind),
-        order=_renewed(parts, identity, order, timestep, stream(key, "renew")),
+        order=renewed(goals, identity, order, possible, stream(key, "renew")),
         met=memory.met | first,
     )
-
-
-def _renewed(
-    parts: Parts, identity: Int[Array, " seat"], order: Int[Array, "env seat"], timestep: TimeStep, key: Key
-) -> Int[Array, "env seat"]:
-    """Whose goal is gone gets another that can be had; if there is none, it is free."""
-    goals = parts.env.goals
-    possible = wishes(goals, timestep).possible[:, np.array(parts.seats)]
-    is_gone = (order != FREE) & ~jnp.any(jax.nn.one_hot(order, len(goals.names), dtype=bool) & possible, -1)
-    errands = possible & ~np.isin(np.arange(len(goals.names)), goals.aimless)[None, None]
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, identity)
-    unit = jax.vmap(lambda k: jax.random.uniform(k, order.shape[:1]), out_axes=1)(keys)
-    place = jnp.cumsum(errands, axis=-1) > _whole(unit * jnp.sum(errands, axis=-1), 1)[..., None]
-    another = jnp.where(jnp.any(errands, axis=-1), jnp.argmax(place, axis=-1), FREE)
-    return jnp.where(is_gone, another, order).astype(jnp.int32)
-
-
-def _drawn_orders(
-    parts: Parts, identity: Int[Array, " seat"], draws: Float[Array, "env 5"], key: Key
-) -> Int[Array, "env seat"]:
-    """Orders for a share of the games: in half of those for all seats but one, in the rest for any number,
-    and in half of either the same for all.
-
-    So every player meets every kind of company often enough to learn from it. With two goals and four seats
-    it is alone among followers of the second in 0.75 * 5/8 * 1/4 * 0.3125, one game of 27; if each seat were
-    ordered with chance 1/2 and a goal of its own, it would be one of 170.
-    """
-    num_envs, seats = draws.shape[0], identity.shape[0]
-    if seats == 1:  # one learner among others is never ordered about
-        return jnp.full((num_envs, 1), FREE, jnp.int32)
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, identity)
-    units = jax.vmap(lambda k: jax.random.uniform(k, (num_envs, 2)), out_axes=1)(keys)
-    count = jnp.where(draws[:, 4] < 0.5, seats - 1, 1 + _whole(draws[:, 1], seats))
-    count = jnp.where(draws[:, 0] < parts.config.ordered_games, count, 0)
-    place = jnp.sum(units[:, :, None, 0] > units[:, None, :, 0], axis=2)  # 0 for the lowest draw of a game
-    aimless = list(parts.env.goals.aimless)
-    errands = [k for k in range(len(parts.env.goals.names)) if k not in aimless]
-    goals = errands + aimless * len(errands)  # half of them idle, where that is a goal
-    unit = jnp.where((draws[:, 2] < 0.5)[:, None], draws[:, 3, None], units[..., 1])
-    goal = jnp.asarray(goals, jnp.int32)[_whole(unit, len(goals))]
-    return jnp.where(place < count[:, None], goal, FREE)
-
-
-def _whole(unit: Float[Array, "*shape"], below: int) -> Int[Array, "*shape"]:
-    return jnp.floor(unit * below).astype(jnp.int32)
 
 
 def _watch(parts: Parts, params: PyTree, memory: HOPMemory, transition: Transition) -> HOPMemory:

@@ -17,7 +17,7 @@ from coplay.algorithms.losses import log_policy
 from coplay.algorithms.pursuit import Pursuit, boltzmann_logits
 from coplay.opponents.belief import NEVER
 from coplay.opponents.goal_policy import NEVER as ILLEGAL
-from coplay.opponents.goal_policy import Models, idling, logits_of, wishes
+from coplay.opponents.goal_policy import Models, idling, logits_of, sights, wishes
 from coplay.planning.search import Model, Outlook, SearchConfig, drawn, search
 from coplay.types import Environment, EnvState, Key, PyTree, TimeStep, pytree
 
@@ -141,7 +141,7 @@ def _look(planner: Planner, discount: float, arrived: Arrived, keys: Key):
     own_legal = table.own(timestep.legal, seats)
     errands = wishes(table.env.goals, timestep)
     possible, description = table.own(errands.possible, seats), table.own(errands.description, seats)
-    inputs = jnp.concatenate([_own_rows(planner, timestep), told], axis=-1)
+    inputs = jnp.concatenate([table.own(sights(timestep, errands), seats), told], axis=-1)
     logits, value = planner.networks(*map(table.by_seat, (inputs, possible, description)))
     logits, value = logits.reshape(-1, logits.shape[-1]), value.reshape(-1)
     if planner.rollout:
@@ -156,11 +156,6 @@ def _look(planner: Planner, discount: float, arrived: Arrived, keys: Key):
 def _node(planner: Planner, arrived: Arrived, is_wanted: Bool[Array, "search other goal"], keys: Key) -> Node:
     moves = _everyone(planner.table, _moves(planner, arrived, is_wanted, keys))
     return Node(arrived.state, arrived.wants, moves)
-
-
-def _own_rows(planner: Planner, timestep: TimeStep) -> Float[Array, "search feature"]:
-    own = [planner.table.own(x, planner.seats) for x in (timestep.observation, timestep.legal)]
-    return jnp.concatenate([own[0], own[1].astype(jnp.float32)], axis=-1)
 
 
 def _moves(planner: Planner, arrived: Arrived, is_wanted: Bool[Array, "search other goal"], keys: Key):
@@ -209,11 +204,11 @@ def _pursued(
 
 
 def _errand_move(planner: Planner, timestep: TimeStep, goal: int, keys: Key) -> Int[Array, " search"]:
-    table = planner.table
-    description = table.own(wishes(table.env.goals, timestep).description, planner.seats)[:, goal]
-    rows = jnp.concatenate([_own_rows(planner, timestep), description], axis=-1)
+    table, seats = planner.table, planner.seats
+    description = table.own(wishes(table.env.goals, timestep).description, seats)[:, goal]
+    seen, legal = table.own(timestep.observation, seats), table.own(timestep.legal, seats)
+    rows = jnp.concatenate([seen, legal.astype(jnp.float32), description], axis=-1)
     q = planner.pursue(table.by_seat(rows))
-    legal = table.own(timestep.legal, planner.seats)
     logits = boltzmann_logits(planner.pursuit, q.reshape(-1, q.shape[-1]), legal)
     return jnp.argmax(logits + drawn(jax.random.gumbel, keys, logits.shape), axis=-1).astype(jnp.int32)
 
@@ -248,16 +243,16 @@ def _by_models(planner: Planner, timestep: TimeStep, legal: Array, is_wanted: Ar
 def _as_planner(planner: Planner, timestep: TimeStep, is_here: Bool[Array, "search other"]) -> Array:
     """Logits by the planner's own policy in each co-player's place, with an open mind about everyone else."""
     table = planner.table
-    rows, legal = table.others(timestep.observation), table.others(timestep.legal)
+    rows = table.others(sights(timestep, wishes(table.env.goals, timestep)))
     num_others, num_goals = is_here.shape[1], len(table.env.goals.names)
     after_it = (np.arange(num_others)[:, None] + np.arange(1, num_others + 1)[None]) % (num_others + 1)
     everyone = jnp.concatenate([is_here, jnp.ones_like(is_here[:, :1])], axis=1)  # the planner sits last
     open_mind = jnp.repeat(everyone[:, after_it] / num_goals, num_goals, axis=-1)
-    asked = jnp.concatenate([rows, legal.astype(jnp.float32), open_mind], axis=-1)
+    asked = jnp.concatenate([rows, open_mind], axis=-1)
     flat = table.by_seat(asked).reshape(table.num_seats, -1, asked.shape[-1])
     nothing = jnp.zeros((*flat.shape[:2], num_goals, table.env.goals.features))
     logits, _ = planner.networks(flat, jnp.zeros(nothing.shape[:-1], bool), nothing)
-    return logits.reshape(*legal.shape)
+    return logits.reshape(*is_here.shape, -1)
 
 
 def _everyone(table: Table, others: Int[Array, "search other"]) -> Int[Array, "search agent"]:

@@ -73,6 +73,12 @@ def wishes(goals: Goals, timestep: TimeStep) -> Wishes:
     return Wishes(*look(timestep.observation))
 
 
+def sights(timestep: TimeStep, wished: Wishes) -> Float[Array, "*batch agent row"]:
+    """What a player goes by when it chooses for itself: its row, what it may do, how each goal looks."""
+    goals = wished.description.reshape(*wished.description.shape[:-2], -1)
+    return jnp.concatenate([timestep.observation, timestep.legal.astype(jnp.float32), goals], axis=-1)
+
+
 def policies(
     models: Models, weights: PyTree, timestep: TimeStep, wished: Wishes
 ) -> Float[Array, "env seat other goal action"]:
