@@ -11,6 +11,7 @@ import pytest
 
 from coplay import runs
 from coplay.cli.main import main
+from coplay.evaluation import anchors
 from tests.small import small
 
 
@@ -81,6 +82,17 @@ def test_adapt_gives_the_promised_fields_and_an_exported_seed_plays_the_same(cap
     small_copy = tmp_path / "copy"
     assert as_json(capsys, "export", f"{run.path}@last:1", small_copy)["bytes"] < 200_000
     assert as_json(capsys, "adapt", small_copy, *company)["per_seed"] == found["per_seed"]
+
+
+def test_adapt_sums_up_the_shipped_companies(capsys, run, monkeypatch):
+    teams = ["random,random,random", "nearest_hare,nearest_hare,nearest_hare"]
+    monkeypatch.setitem(anchors.TEAMS, "stag_hunt", teams)  # all nine would take as many compilations
+    few = ["--games", 8, "--episodes", 11]
+    found = as_json(capsys, "adapt", f"{run.path}@last:1", "--against", "shipped", *few)
+    assert [",".join(one["company"]) for one in found["companies"]] == teams
+    scores = [one["normalised"] for one in found["companies"]]
+    assert abs(found["mean"] - sum(scores) / 2) < 1e-9
+    assert found["worst"] == min(scores)
 
 
 def test_cross_play_has_a_cell_for_every_pair_and_a_column_for_every_seat(capsys, run):

@@ -14,38 +14,21 @@ from coplay.evaluation import anchors as tables
 from coplay.evaluation.adaptation import Protocol
 from coplay.players.catalogue import split_names
 from coplay.training.devices import prepare
+from coplay.types import Environment
+
+SHIPPED = "shipped"
 
 EPILOG = """settings of the run's algorithm and game may be given as in `train`:
   coplay adapt runs/hop --against nearest_hare,nearest_hare,nearest_hare --simulations 64
   coplay adapt runs/hop --against "changing('nearest_hare','nearest_stag',30),nearest_hare,nearest_hare"
   coplay adapt runs/ppo@best:0 --against zoo:hop_4h1s_4x4     one name: three focal players
+  coplay adapt zoo:hop_4h1s_4x4 --against shipped             every shipped company, mean and worst
 Scores: 0 is random play in the same seats, 1 a best response (PPO trained among these very players)."""
-
-ANCHOR_TEAMS = {
-    "stag_hunt": [
-        "nearest_stag,nearest_stag,nearest_stag",
-        "nearest_hare,nearest_hare,nearest_hare",
-        "nearest_stag,nearest_stag,nearest_hare",
-        "nearest_stag,nearest_hare,nearest_hare",
-        "fickle,fickle,fickle",
-        "waiter,waiter,waiter",
-        "reciprocator,reciprocator,reciprocator",
-        "random,random,random",
-        "nearest_stag,random,nearest_hare",
-    ],
-    "snowdrift": [
-        "cleaner,cleaner,cleaner",
-        "exploiter,exploiter,exploiter",
-        "cleaner,exploiter,exploiter",
-        "tired_cleaner,tired_cleaner,tired_cleaner",
-        "fickle,fickle,fickle",
-    ],
-}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", help="a run folder, RUN@best, RUN@best:3 for its seed 3, or zoo:NAME")
-    parser.add_argument("--against", required=True, help="the others: PLAYER,PLAYER,...; RUN fills the rest")
+    parser.add_argument("--against", required=True, help="PLAYER,PLAYER,...; RUN fills the rest")
     parser.add_argument("--episodes", type=int, help="play so many full episodes instead of 2,400 steps")
     parser.add_argument("--games", type=int, default=256, help="side by side (default 256)")
     parser.add_argument("--seat", type=int, default=0, help="of the first focal player (default 0)")
@@ -60,28 +43,79 @@ def adapt(arguments: argparse.Namespace, rest: list[str]) -> int:
         raise BadInput(f"--episodes {arguments.episodes} must be at least 11, ten of them to learn from")
     overrides = parse_overrides(rest)
     prepare(2)
-    found = meetings.adapt(
-        arguments.run,
-        split_names(arguments.against),
-        overrides,
-        _protocol(arguments, overrides),
-        arguments.seat,
-        arguments.seed,
-        not arguments.no_oracle,
-        people.print,
+    env = meetings.open_focal(arguments.run, overrides).built.env
+    if arguments.against != SHIPPED:
+        found = _met(arguments, split_names(arguments.against), overrides, env)
+        return _show(arguments, found, _print)
+    each = []
+    for team in _shipped_teams(env):
+        each.append(_met(arguments, split_names(team), overrides, env))
+        people.print(f"{team}: {_score(each[-1])} ({each[-1].seconds:.0f} s)", markup=False)
+    return _show(arguments, meetings.over_companies(each), _print_all)
+
+
+def _met(
+    arguments: argparse.Namespace, company: list[str], overrides: dict[str, str], env: Environment
+) -> meetings.Adaptation:
+    steps = {} if arguments.episodes is None else {"steps": arguments.episodes * env.horizon}
+    protocol = Protocol(games=arguments.games, **steps)
+    with_oracle = not arguments.no_oracle
+    return meetings.adapt(
+        arguments.run, company, overrides, protocol, arguments.seat, arguments.seed, with_oracle, people.print
     )
+
+
+def _shipped_teams(env: Environment) -> list[str]:
+    if env.name not in tables.TEAMS:
+        raise BadInput(f"no companies are shipped for {env.name}; name one with --against")
+    return tables.TEAMS[env.name]
+
+
+def _show(arguments: argparse.Namespace, found, in_words) -> int:
     if arguments.json:
         print_json(found)
     else:
-        _print(found)
+        in_words(found)
     return 0
 
 
-def _protocol(arguments: argparse.Namespace, overrides: dict[str, str]) -> Protocol:
-    if arguments.episodes is None:
-        return Protocol(games=arguments.games)
-    horizon = meetings.open_focal(arguments.run, overrides).built.env.horizon
-    return Protocol(steps=arguments.episodes * horizon, games=arguments.games)
+def _score(found: meetings.Adaptation) -> str:
+    return f"return {found.raw:.3f}" if found.normalised is None else f"normalised {found.normalised:.3f}"
+
+
+def _print_all(found: meetings.Companies) -> None:
+    columns = [
+        "company",
+        "random",
+        "best",
+        "return",
+        "normalised",
+        "95%",
+        "episodes 6-10",
+        "told goals",
+        "skill",
+    ]
+    print_table(columns, [_cells(one) for one in found.companies])
+    result.print(
+        f"normalised, over companies: mean {found.mean:.3f}, worst {found.worst:.3f}; "
+        f"episodes 6 to 10: mean {found.mean_after_5_episodes:.3f}"
+    )
+
+
+def _cells(found: meetings.Adaptation) -> list[str]:
+    def number(value: float | None, digits: int = 3) -> str:
+        return "-" if value is None else f"{value:.{digits}f}"
+
+    low, high = found.interval or (None, None)
+    told, model = found.oracle_goals or {}, found.opponent_model or {}
+    return [
+        ", ".join(found.company),
+        *map(number, (found.random, found.best, found.raw, found.normalised)),
+        f"{number(low)} to {number(high)}",
+        number(found.after_5_episodes),
+        number(told.get("normalised")),
+        number(model.get("skill"), 2),
+    ]
 
 
 def _print(found: meetings.Adaptation) -> None:
@@ -143,7 +177,7 @@ def anchors(arguments: argparse.Namespace, rest: list[str]) -> int:
     experiment = experiments.Experiment(game=arguments.game, game_options=small_rows)
     experiment = experiments.with_overrides(experiment, parse_overrides(rest))
     built = experiments.build(experiment)
-    teams = [arguments.against] if arguments.against else ANCHOR_TEAMS.get(built.env.name, [])
+    teams = [arguments.against] if arguments.against else tables.TEAMS.get(built.env.name, [])
     if not teams:
         raise BadInput(f"no teams are listed for {arguments.game}; name one with --against")
     rows = []

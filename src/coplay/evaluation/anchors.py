@@ -15,6 +15,28 @@ from coplay.types import Environment
 SHIPPED = Path(__file__).parent / "anchors.json"
 CLOSE = 0.05  # anchors nearer than this share of the ceiling normalise nothing
 
+# The companies that come with anchors, by the game's name.
+TEAMS = {
+    "stag_hunt": [
+        "nearest_stag,nearest_stag,nearest_stag",
+        "nearest_hare,nearest_hare,nearest_hare",
+        "nearest_stag,nearest_stag,nearest_hare",
+        "nearest_stag,nearest_hare,nearest_hare",
+        "fickle,fickle,fickle",
+        "waiter,waiter,waiter",
+        "reciprocator,reciprocator,reciprocator",
+        "random,random,random",
+        "nearest_stag,random,nearest_hare",
+    ],
+    "snowdrift": [
+        "cleaner,cleaner,cleaner",
+        "exploiter,exploiter,exploiter",
+        "cleaner,exploiter,exploiter",
+        "tired_cleaner,tired_cleaner,tired_cleaner",
+        "fickle,fickle,fickle",
+    ],
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class Anchors:

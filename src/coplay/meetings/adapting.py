@@ -55,6 +55,24 @@ class Adaptation:
     seconds: float
 
 
+@dataclasses.dataclass(frozen=True)
+class Companies:
+    """How they did in one company after another; means are over those whose scores can be normalised."""
+
+    companies: list[Adaptation]
+    mean: float
+    worst: float
+    mean_after_5_episodes: float
+
+
+def over_companies(each: list[Adaptation]) -> Companies:
+    scores = [one.normalised for one in each if one.normalised is not None]
+    early = [one.after_5_episodes for one in each if one.after_5_episodes is not None]
+    if not scores or not early:
+        raise BadInput("random play and best responses hardly differ in these companies: nothing to sum up")
+    return Companies(each, float(np.mean(scores)), min(scores), float(np.mean(early)))
+
+
 def adapt(
     name: str,
     company: Sequence[str],
