@@ -66,14 +66,26 @@ def refuse_if_too_large(planned: Plan) -> None:
 
 def _module(built: Built, name: str, params) -> dict[str, Any]:
     config = getattr(built.experiment, name) if name in ALGORITHMS else None
-    weights = sum(leaf.size for leaf in jax.tree.leaves(params) if leaf.dtype == "float32")
+    networks = _networks(params)
     return {
         "member": name,
         "parameters": config.parameters if config else "frozen",
         "network": f"{config.network} {'x'.join(map(str, config.hidden))}" if config else None,
-        "weights": int(weights),
+        "networks": networks,
+        "weights": sum(networks.values()),
         "loss_terms": loss_terms(config) if config else {},
     }
+
+
+def _networks(params) -> dict[str, int]:
+    """How many weights each network has, by the names on the way to it."""
+    sizes: dict[str, int] = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        if leaf.dtype == "float32":
+            names = [key.key for key in path if isinstance(key, jax.tree_util.DictKey)]
+            name = "/".join(name for name in names if name not in ("group", "seat"))
+            sizes[name] = sizes.get(name, 0) + leaf.size
+    return sizes
 
 
 def _memory(built: Built, stretch: Stretch, params) -> int:

@@ -154,6 +154,8 @@ def test_a_dry_run_prints_settings_and_size_and_trains_nothing(capsys, tmp_path,
     # four agents, each with two networks: (56*64+64) + (64*64+64) + head, heads of 7 and 1 outputs
     one = 2 * (56 * 64 + 64 + 64 * 64 + 64) + (64 * 7 + 7) + (64 + 1)
     assert plan["plan"]["parameters"] == 4 * one
+    networks = plan["plan"]["modules"][0]["networks"]
+    assert networks["policy"] - networks["critic"] == 4 * (64 * 6 + 6)
     assert plan["settings"]["ppo"]["learning_rate"] == 0.001
     assert list(tmp_path.iterdir()) == []
 

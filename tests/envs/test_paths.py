@@ -18,10 +18,11 @@ def board(*rows):
 def test_nearness_is_the_way_to_the_nearest_and_what_each_move_makes_of_it():
     targets = board("x...", "....", "....", "...x").reshape(1, -1)
     lengths = paths.on_open_board(4)(None, jnp.int32(6))  # second row, third column: 3 from either
-    near = np.asarray(paths.nearness(lengths, targets, 4))[0]
+    near = np.asarray(paths.nearness(paths.to_nearest(lengths, targets), 4))[0]
     assert_allclose(near[0], 3 / 4)
     assert_array_equal(near[[UP, DOWN, LEFT, RIGHT]], [-1, -1, -1, -1])
-    beside = np.asarray(paths.nearness(paths.on_open_board(4)(None, jnp.int32(1)), targets, 4))[0]
+    lengths = paths.on_open_board(4)(None, jnp.int32(1))
+    beside = np.asarray(paths.nearness(paths.to_nearest(lengths, targets), 4))[0]
     assert_allclose(beside[0], 1 / 4)
     assert_array_equal(beside[[DOWN, LEFT, RIGHT]], [1, -1, 1])
 
@@ -29,9 +30,17 @@ def test_nearness_is_the_way_to_the_nearest_and_what_each_move_makes_of_it():
 def test_who_stands_on_it_only_moves_away_and_what_is_not_there_is_nowhere_near():
     lengths = paths.on_open_board(4)(None, jnp.int32(5))
     there = jnp.arange(16)[None] == 5
-    near = np.asarray(paths.nearness(lengths, jnp.concatenate([there, ~there & there]), 4))
+    kinds = jnp.concatenate([there, ~there & there])
+    near = np.asarray(paths.nearness(paths.to_nearest(lengths, kinds), 4))
     assert_array_equal(near[0], [0, 1, 1, 1, 1])
     assert_array_equal(near[1], [4, 0, 0, 0, 0])
+
+
+def test_on_an_open_board_offsets_tell_the_same_as_cells():
+    lengths = paths.on_open_board(5)(None, jnp.int32(12))  # the middle
+    by_cell = paths.to_nearest(lengths, jnp.eye(25, dtype=bool))
+    cells = jnp.stack(jnp.divmod(jnp.arange(25), 5), axis=1)
+    assert_array_equal(paths.straight(cells - 2), by_cell)
 
 
 def test_walls_are_walked_round():

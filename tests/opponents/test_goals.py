@@ -98,12 +98,12 @@ def test_in_the_snowdrift_game_the_drift_removed_is_the_goal():
     env, steps = walk("snowdrift", observation="entities")
     shown, action = shown_goals(env, steps), np.asarray(steps.decision.action)
     assert_array_equal(shown != UNKNOWN, action == REMOVE)  # random play is legal: it removes what is there
-    possible, places = jax.jit(jax.vmap(jax.vmap(jax.vmap(env.goals.look))))(steps.before.observation)
+    possible, description = jax.jit(jax.vmap(jax.vmap(jax.vmap(env.goals.look))))(steps.before.observation)
     after, _ = jax.jit(jax.vmap(jax.vmap(jax.vmap(env.goals.look))))(steps.after.observation)
     for time, game, agent in np.argwhere(shown != UNKNOWN)[:50]:
         drift = shown[time, game, agent]
         assert possible[time, game, agent, drift] and not after[time, game, agent, drift]
-        assert_array_equal(places[time, game, agent, drift], 0.0)
+        assert_array_equal(description[time, game, agent, drift], [0, 0, 0, 0, 1, 1, 1, 1])
     assert np.asarray(possible)[..., -1].all(), "to remove no more is always possible"
 
 

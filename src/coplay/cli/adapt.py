@@ -1,6 +1,7 @@
 """`adapt` and `anchors`: a run's players among others, and what their scores are measured by."""
 
 import argparse
+import math
 import time
 from pathlib import Path
 
@@ -102,19 +103,20 @@ def _print_all(found: meetings.Companies) -> None:
     )
 
 
-def _cells(found: meetings.Adaptation) -> list[str]:
-    def number(value: float | None, digits: int = 3) -> str:
-        return "-" if value is None else f"{value:.{digits}f}"
+def _number(value: float | None, digits: int = 3) -> str:
+    return "-" if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
+
+def _cells(found: meetings.Adaptation) -> list[str]:
     low, high = found.interval or (None, None)
     told, model = found.oracle_goals or {}, found.opponent_model or {}
     return [
         ", ".join(found.company),
-        *map(number, (found.random, found.best, found.raw, found.normalised)),
-        f"{number(low)} to {number(high)}",
-        number(found.after_5_episodes),
-        number(told.get("normalised")),
-        number(model.get("skill"), 2),
+        *map(_number, (found.random, found.best, found.raw, found.normalised)),
+        f"{_number(low)} to {_number(high)}",
+        _number(found.after_5_episodes),
+        _number(told.get("normalised")),
+        _number(model.get("skill"), 2),
     ]
 
 
@@ -151,7 +153,7 @@ def _print(found: meetings.Adaptation) -> None:
         m = found.opponent_model
         result.print(
             f"co-players foreseen: top-1 {m['top1']:.3f} (best possible {m['bayes_top1']:.3f}), surprise "
-            f"{m['surprise']:.3f} nats ({m['bayes_surprise']:.3f}), skill {m['skill']:.2f}"
+            f"{m['surprise']:.3f} nats ({m['bayes_surprise']:.3f}), skill {_number(m['skill'], 2)}"
         )
     result.print(f"{found.seeds} seed(s), {found.games} games, {found.seconds:.0f} s")
 

@@ -99,9 +99,10 @@ def print_plan(planned, console) -> None:
     for module in planned.modules:
         if module["loss_terms"]:
             terms = ", ".join(f"{weight:+g} {name}" for name, weight in module["loss_terms"].items())
+            weights = ", ".join(f"{size:,} {name}" for name, size in module["networks"].items())
             console.print(
-                f"  {module['member']}: policy and critic, {module['network']}, {module['parameters']}, "
-                f"{module['weights']:,} weights; loss {terms}"
+                f"  {module['member']}: {module['network']}, {module['parameters']}; weights {weights}; "
+                f"loss {terms}"
             )
         else:
             console.print(f"  {module['member']}: does not learn")

@@ -17,14 +17,24 @@ Lengths = Callable  # the board of walls, the player's cell -> [place, cell]
 FEATURES = 1 + len(MOVES)  # of `nearness`
 
 
-def nearness(
-    lengths: Int[Array, "place cell"], targets: Bool[Array, "kind cell"], size: int
-) -> Float[Array, "kind feature"]:
-    """How far the nearest of each kind is, in boards, and what each move changes: -1 nearer, 1 farther."""
-    away = jnp.min(jnp.where(targets[:, None, :], lengths[None], UNREACHABLE), axis=-1)
+def to_nearest(
+    lengths: Int[Array, "place cell"], targets: Bool[Array, "kind cell"]
+) -> Int[Array, "kind place"]:
+    """The way to the nearest of each kind; UNREACHABLE where there is none."""
+    return jnp.min(jnp.where(targets[:, None, :], lengths[None], UNREACHABLE), axis=-1)
+
+
+def nearness(away: Int[Array, "kind place"], size: int) -> Float[Array, "kind feature"]:
+    """How far each kind is, in boards, and what each move makes of it: -1 nearer, 1 farther."""
     here = away[:, :1]
     change = jnp.clip(away[:, 1:] - here, -1, 1)
     return jnp.concatenate([jnp.minimum(here / size, 4.0), change], axis=1).astype(jnp.float32)
+
+
+def straight(offset: Int[Array, "kind 2"]) -> Int[Array, "kind place"]:
+    """Rows plus columns to what lies at these offsets from the player, whatever stands between."""
+    around = np.concatenate([np.zeros((1, 2), np.int32), MOVES]).astype(np.int32)
+    return jnp.sum(jnp.abs(offset[:, None, :] - around[None]), axis=-1)
 
 
 def cell_of(board: Bool[Array, "row column"]) -> Int[Array, ""]:

@@ -7,10 +7,11 @@ on. Removers of the same drift share its cost equally, so no rule looks at a pla
 import dataclasses
 from typing import Literal
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from coplay.envs import grid
+from coplay.envs import grid, paths
 from coplay.errors import require
 from coplay.types import Environment, Goals, Key, Picture, TimeStep, pytree
 
@@ -18,6 +19,7 @@ REMOVE = 5
 ACTION_NAMES = (*grid.MOVE_NAMES, "remove")
 NUM_ACTIONS = len(ACTION_NAMES)
 IDLE = tuple(action for action in range(NUM_ACTIONS) if action != REMOVE)
+FEATURES = 3 + paths.FEATURES  # of a goal: to remove no more; a drift's offset and how near it is
 
 
 @dataclasses.dataclass(frozen=True)
@@ -219,14 +221,14 @@ def _split_entities(config: SnowdriftConfig, part: Float[Array, " feature"]) -> 
 
 
 def _goals(config: SnowdriftConfig) -> Goals:
-    """Each drift, described by its offset from the player, and none of them. Planes do not number drifts,
+    """Each drift, described by its offset and how near it is, and none of them. Planes do not number drifts,
     so goals show in `entities` only."""
     names = (*(f"drift {k + 1}" for k in range(config.drifts)), "no more")
     if config.observation == "board":
-        return Goals(names, 3, None, None, aimless=(config.drifts,), idle=IDLE)
+        return Goals(names, FEATURES, None, None, aimless=(config.drifts,), idle=IDLE)
     return Goals(
         names,
-        features=3,
+        features=FEATURES,
         look=lambda row: _drifts_seen(config, row),
         shown=lambda row, action, reward, after: _drift_removed(config, row, action),
         aimless=(config.drifts,),
@@ -239,14 +241,18 @@ def _drifts_seen(config: SnowdriftConfig, row: Float[Array, " feature"]):
     others, count = config.players - 1, config.players - 1 + config.drifts
     rows, columns, present = row[2 : 2 + 3 * count].reshape(3, count)[:, others:]
     possible = jnp.append(present > 0.5, True)
-    places = jnp.stack([rows, columns, jnp.zeros_like(rows)], axis=1)
-    return possible, jnp.concatenate([places, jnp.array([[0.0, 0.0, 1.0]])])
+    places = jnp.stack([rows, columns], axis=1)
+    offset = jnp.round(places * config.size).astype(jnp.int32)
+    near = paths.nearness(paths.straight(offset), config.size)
+    drifts = jnp.concatenate([jnp.zeros((config.drifts, 1)), places, near], axis=1)
+    no_more = jax.nn.one_hot(0, FEATURES)[None]
+    return possible, jnp.concatenate([drifts, no_more])
 
 
 def _drift_removed(config: SnowdriftConfig, row: Float[Array, " feature"], action: Int[Array, ""]):
     """The drift that a player removes with this action, or -1."""
-    possible, places = _drifts_seen(config, row)
-    here = possible[:-1] & jnp.all(jnp.abs(places[:-1]) < 0.5 / config.size, axis=1)
+    possible, description = _drifts_seen(config, row)
+    here = possible[:-1] & jnp.all(jnp.abs(description[:-1, 1:3]) < 0.5 / config.size, axis=1)
     return jnp.where((action == REMOVE) & jnp.any(here), jnp.argmax(here), -1).astype(jnp.int32)
 
 

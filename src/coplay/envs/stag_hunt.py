@@ -346,10 +346,9 @@ def _prey_seen(config: StagHuntConfig, lengths: paths.Lengths, row: Float[Array,
     """Whether there is a stag and a hare left, and how near the nearest of each is."""
     seen = split(config, row)
     prey = jnp.stack([seen["stags"], seen["hares"]]).reshape(2, -1)
-    away = lengths(seen["walls"], paths.cell_of(seen["self"]))
-    return jnp.any(prey, axis=1), jnp.concatenate(
-        [jnp.eye(2), paths.nearness(away, prey, config.size)], axis=1
-    )
+    away = paths.to_nearest(lengths(seen["walls"], paths.cell_of(seen["self"])), prey)
+    description = jnp.concatenate([jnp.eye(2), paths.nearness(away, config.size)], axis=1)
+    return jnp.any(prey, axis=1), description
 
 
 def path_lengths(config: StagHuntConfig) -> paths.Lengths:

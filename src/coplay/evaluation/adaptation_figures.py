@@ -16,6 +16,7 @@ from coplay.types import Transition
 
 SURE = 0.9
 SHOWN_STEPS = 10
+LEAST_SPAN = 0.05  # nats between frequencies and the filter; with less there is nothing to be skilled in
 LEAST = 1e-9  # probability that a surprise is counted with
 
 
@@ -151,7 +152,7 @@ def model_figures(
     """How well scripted co-players were foreseen, beside the best that can be done without being told who
     they are: an exact filter over the `known` players and themselves.
 
-    Skill is 0 for the guess by how often each action is taken, 1 for that filter.
+    Skill is 0 for the guess by how often each action is taken, 1 for that filter; NaN if the two are alike.
     """
     if isinstance(seen.prediction, tuple) or not scripts:
         return None
@@ -179,7 +180,7 @@ def model_figures(
         "surprise": surprise["model"],
         "bayes_surprise": surprise["bayes"],
         "frequency_surprise": surprise["frequency"],
-        "skill": (surprise["frequency"] - surprise["model"]) / span if span > 0 else float("nan"),
+        "skill": (surprise["frequency"] - surprise["model"]) / span if span > LEAST_SPAN else float("nan"),
     }
 
 

@@ -44,8 +44,8 @@ class Adaptation:
     best_from: str
     curve: list[float]  # mean return of episode 1, 2, ...
     change: dict[str, float] | None  # of a company that changes: before, after, share of the best
-    opponent_model: dict[str, float] | None
-    belief: dict[str, Any] | None  # in the true goal, by step of the episode
+    opponent_model: dict[str, float] | None  # means over seeds
+    belief: dict[str, Any] | None  # in the true goal, by step of the episode; of the first seed
     steps_to_90: float | None
     oracle_goals: dict[str, float | None] | None  # the same players, told what everyone is after
     per_seed: list[float]
@@ -138,7 +138,7 @@ def _summary(
         best_from=anchors.best_from,
         curve=[float(x) for x in curve],
         change=_change(table, curve, anchors),
-        opponent_model=figures.model_figures(played[0].seen, seat, table.scripts, _known(table.env)),
+        opponent_model=_foreseen(table, played),
         belief=belief,
         steps_to_90=belief["steps_to_90"] if belief else None,
         oracle_goals=_oracle(told, table, protocol, scaled),
@@ -177,6 +177,14 @@ def _change(table: Table, curve: np.ndarray, anchors: Anchors) -> dict[str, floa
         "next_20": later,
         "share_of_best": later / anchors.best,
     }
+
+
+def _foreseen(table: Table, played: list[Played]) -> dict[str, float] | None:
+    """How well the company was foreseen beside an exact filter, as a mean over seeds."""
+    known, seat = _known(table.env), table.focal_seats[0]
+    each = [figures.model_figures(one.seen, seat, table.scripts, known) for one in played]
+    found = [one for one in each if one is not None]
+    return {name: float(np.mean([one[name] for one in found])) for name in found[0]} if found else None
 
 
 def _known(env: Environment) -> list[ScriptedPlayer]:
