@@ -19,7 +19,12 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
 
 
 def pytest_collection_modifyitems(items):
-    """Tests of a file share what they compile, so they stay together; so do all that read the same walks."""
+    """Tests of a file share what they compile, so they stay together, and so do all that read the same walks.
+    Those that train for long share nothing."""
     for item in items:
-        reads_walks = item.path.parent.name == "envs" or item.path.name == "test_games.py"
-        item.add_marker(pytest.mark.xdist_group("walks" if reads_walks else item.path.stem))
+        group = item.path.stem
+        if item.path.parent.name == "envs" or item.path.name == "test_games.py":
+            group = "walks"
+        if item.get_closest_marker("optimised"):
+            group = item.nodeid
+        item.add_marker(pytest.mark.xdist_group(group))
