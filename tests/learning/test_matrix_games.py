@@ -9,7 +9,7 @@ from coplay import runs
 from coplay.experiment import build, job, read_experiment
 from coplay.training import loop
 
-pytestmark = pytest.mark.optimised
+pytestmark = [pytest.mark.learning, pytest.mark.optimised]
 
 
 def trained(name, tmp_path, seeds=10):

@@ -5,7 +5,7 @@ import pytest
 from coplay import runs
 from coplay.experiment import read_experiment
 
-pytestmark = pytest.mark.optimised
+pytestmark = [pytest.mark.learning, pytest.mark.optimised]
 
 
 def trained(name, tmp_path, **changes):
