@@ -294,5 +294,6 @@ def test_a_game_that_hides_goals_is_refused_in_a_sentence():
 def test_settings_that_hop_does_not_have_are_refused():
     with pytest.raises(ValueError, match="per_agent"):
         HOPConfig(parameters="shared")
-    with pytest.raises(ValueError, match="trees=0"):
-        HOPConfig(trees=0)
+    for name in ("trees", "model_minibatches", "pursuit_epochs"):
+        with pytest.raises(ValueError, match=f"{name}=0"):
+            HOPConfig(**{name: 0})

@@ -75,7 +75,7 @@ class HOPConfig(PPOConfig):
     pursuit_learning_rate: float = 1e-3
     pursuit_epochs: int = 2
     pursuit_minibatches: int = 32
-    minibatches: int = 16  # a critic that trees ask must be exact, and that takes many small steps
+    minibatches: int = 16  # many small steps, for trees ask the critic at every leaf
     discount: float = 0.95
     value_normalisation: bool = False  # trees need values on the game's own scale
     value_clip: float | None = None
@@ -97,7 +97,8 @@ class HOPConfig(PPOConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        for name in ("trees", "searched_trees", "rollout_steps"):
+        passes = ("model_epochs", "model_minibatches", "pursuit_epochs", "pursuit_minibatches")
+        for name in ("trees", "searched_trees", "rollout_steps", *passes):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
         if self.network != "mlp" or self.parameters != "per_agent" or self.value_normalisation:

@@ -29,7 +29,8 @@ Scores: 0 is random play in the same seats, 1 a best response (PPO trained among
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", help="a run folder, RUN@best, RUN@best:3 for its seed 3, or zoo:NAME")
-    parser.add_argument("--against", required=True, help="PLAYER,PLAYER,...; RUN fills the rest")
+    against = "PLAYER,PLAYER,... (RUN fills the rest), or `shipped` for every company that has anchors"
+    parser.add_argument("--against", required=True, help=against)
     parser.add_argument("--episodes", type=int, help="play so many full episodes instead of 2,400 steps")
     parser.add_argument("--games", type=int, default=256, help="side by side (default 256)")
     parser.add_argument("--seat", type=int, default=0, help="of the first focal player (default 0)")
@@ -85,21 +86,11 @@ def _score(found: meetings.Adaptation) -> str:
 
 
 def _print_all(found: meetings.Companies) -> None:
-    columns = [
-        "company",
-        "random",
-        "best",
-        "return",
-        "normalised",
-        "95%",
-        "episodes 6-10",
-        "told goals",
-        "skill",
-    ]
-    print_table(columns, [_cells(one) for one in found.companies])
+    scores = ["normalised", "95%", "episodes 6-10", "told goals", "skill"]
+    print_table(["company", "random", "best", "return", *scores], map(_cells, found.companies))
     result.print(
-        f"normalised, over companies: mean {found.mean:.3f}, worst {found.worst:.3f}; "
-        f"episodes 6 to 10: mean {found.mean_after_5_episodes:.3f}"
+        f"normalised, over companies: mean {_number(found.mean)}, worst {_number(found.worst)}; "
+        f"episodes 6 to 10: mean {_number(found.mean_after_5_episodes)}"
     )
 
 

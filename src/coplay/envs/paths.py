@@ -15,6 +15,7 @@ from coplay.envs.walls import UNREACHABLE, WallMaps
 
 Lengths = Callable  # the board of walls, the player's cell -> [place, cell]
 FEATURES = 1 + len(MOVES)  # of `nearness`
+PLACES = np.concatenate([np.zeros((1, 2)), MOVES]).astype(np.int32)  # rows and columns from the player
 
 
 def to_nearest(
@@ -33,8 +34,7 @@ def nearness(away: Int[Array, "kind place"], size: int) -> Float[Array, "kind fe
 
 def straight(offset: Int[Array, "kind 2"]) -> Int[Array, "kind place"]:
     """Rows plus columns to what lies at these offsets from the player, whatever stands between."""
-    around = np.concatenate([np.zeros((1, 2), np.int32), MOVES]).astype(np.int32)
-    return jnp.sum(jnp.abs(offset[:, None, :] - around[None]), axis=-1)
+    return jnp.sum(jnp.abs(offset[:, None, :] - PLACES[None]), axis=-1)
 
 
 def cell_of(board: Bool[Array, "row column"]) -> Int[Array, ""]:
@@ -60,9 +60,8 @@ def on_torus(size: int) -> Lengths:
 
 def _apart(cell: Int[Array, ""], size: int) -> Int[Array, "place cell 2"]:
     """Rows and columns from the player's cell and the four around it to every cell."""
-    around = np.concatenate([np.zeros((1, 2), np.int32), MOVES]).astype(np.int32)
     board = np.stack(np.divmod(np.arange(size**2), size), axis=-1).astype(np.int32)
-    place = jnp.stack([cell // size, cell % size])[None, :] + around
+    place = jnp.stack([cell // size, cell % size])[None, :] + PLACES
     return jnp.abs(place[:, None, :] - board[None, :, :])
 
 
@@ -71,7 +70,7 @@ def round_walls(maps: WallMaps, size: int) -> Lengths:
     boards, which = np.unique(maps.walls, axis=0, return_index=True)
     weights, sums = _fingerprints(boards)
     table = maps.path_length[which].astype(np.int16)
-    steps = np.concatenate([[0], MOVES @ [size, 1]]).astype(np.int32)
+    steps = (PLACES @ [size, 1]).astype(np.int32)
 
     def lengths(walls: Bool[Array, "row column"], cell: Int[Array, ""]) -> Int[Array, "place cell"]:
         fingerprint = jnp.sum(jnp.where(walls.reshape(-1), weights, 0), dtype=jnp.uint32)

@@ -60,16 +60,16 @@ class Companies:
     """How they did in one company after another; means are over those whose scores can be normalised."""
 
     companies: list[Adaptation]
-    mean: float
-    worst: float
-    mean_after_5_episodes: float
+    mean: float | None  # None where no score can be normalised
+    worst: float | None
+    mean_after_5_episodes: float | None
 
 
 def over_companies(each: list[Adaptation]) -> Companies:
     scores = [one.normalised for one in each if one.normalised is not None]
     early = [one.after_5_episodes for one in each if one.after_5_episodes is not None]
-    if not scores or not early:
-        raise BadInput("random play and best responses hardly differ in these companies: nothing to sum up")
+    if not scores:
+        return Companies(each, None, None, None)
     return Companies(each, float(np.mean(scores)), min(scores), float(np.mean(early)))
 
 
