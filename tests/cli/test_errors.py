@@ -127,12 +127,20 @@ def test_an_unknown_animal_of_the_zoo_is_refused(capsys):
         (["--against", "random"], ["not a run folder"]),
         (["--against", "random", "--games", "20"], ["--games 20", "multiple of 8"]),
         (["--against", "random", "--episodes", "2"], ["--episodes 2"]),
+        (["--against", "random", "--learning", "all"], ["--learning", "company"]),
         ([], ["--against"]),
     ],
 )
 def test_a_meeting_that_cannot_be_is_refused(capsys, tmp_path, arguments, words):
     message = refused(capsys, "adapt", tmp_path, *arguments)
     assert all(word in message for word in words), message
+
+
+def test_scripts_cannot_go_on_learning(capsys):
+    message = refused(
+        capsys, "adapt", "zoo:hop_4h1s_4x4", "--against", "random,random,random", "--learning", "company"
+    )
+    assert "nobody in random, random, random is a trained run" in message
 
 
 def test_cross_play_wants_different_players(capsys, tmp_path):

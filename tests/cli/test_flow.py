@@ -84,6 +84,14 @@ def test_adapt_gives_the_promised_fields_and_an_exported_seed_plays_the_same(cap
     assert as_json(capsys, "adapt", small_copy, *company)["per_seed"] == found["per_seed"]
 
 
+def test_players_may_go_on_learning_where_they_are(capsys, run):
+    few = ["--against", "random,random,random", "--games", 8, "--episodes", 11]
+    found = as_json(capsys, "adapt", f"{run.path}@last:1", *few, "--learning", "focal")
+    assert found["learning"] == ["focal"]
+    assert found["steps"] == 11 * 35
+    assert len(found["curve"]) >= 11
+
+
 def test_adapt_sums_up_the_shipped_companies(capsys, run, monkeypatch):
     teams = ["random,random,random", "nearest_hare,nearest_hare,nearest_hare"]
     monkeypatch.setitem(anchors.TEAMS, "stag_hunt", teams)  # all nine would take as many compilations

@@ -1,19 +1,23 @@
 """Meetings are played, counted and summed up as they say; figures against counts made by hand."""
 
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from coplay import runs
 from coplay.envs import make_game
 from coplay.envs.contract import COMPILE_FAST
 from coplay.evaluation import adaptation_figures as figures
-from coplay.evaluation.adaptation import UNKNOWN, Ends, Protocol, play
-from coplay.meetings.tables import sit_down
+from coplay.evaluation.adaptation import UNKNOWN, Ends, Learning, Protocol, play
+from coplay.meetings.tables import open_focal, player_at, sit_down
 from coplay.players.catalogue import make_player
 from coplay.players.scripted import scripted
+from tests.small import small
 
 SHORT = Protocol(steps=400, games=32)
 NEAREST_HARE, WATCHED = 1, 350
@@ -71,6 +75,39 @@ def test_a_company_that_changes_does_so_after_its_episode():
     assert goals == [1, 1, 1, 0, 0, 0]
     as_stag = make_player("nearest_stag", game()).policy(jnp.int32(0), row, legal)
     assert_allclose(player.policy(jnp.int32(latent), row, legal), as_stag)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return runs.train(small(seeds=2), tmp_path_factory.mktemp("runs") / "learners")
+
+
+def went_on(run, *parts):
+    rounds = {"rollout.num_envs": 8, "rollout.num_steps": 10, "rollout.sequence_length": 10}
+    focal = open_focal(f"{run.path}@last:0", rounds)
+    table = sit_down(focal.built.env, (f"{run.path}@last:1",) * 3, 0, rounds)
+    meeting = table._replace(learning=Learning(parts, 10, 10)).with_focal(focal.algorithm(table.focal_seats))
+    return player_at(meeting, Protocol(steps=45, games=8, kept=1.0))(focal.params[0], 0)
+
+
+def test_those_who_go_on_learning_play_alike_until_somebody_has_learned(run):
+    by_whom = [went_on(run, *parts) for parts in ((), ("focal",), ("company",), ("focal", "company"))]
+    actions = [played.seen.steps.decision.action for played in by_whom]
+    assert actions[0].shape == (45, 8, 4)
+    for one, other in itertools.combinations(actions, 2):
+        assert_array_equal(one[:10], other[:10])
+        assert (one[10:] != other[10:]).any()
+
+
+def test_returns_are_added_up_across_the_rounds_of_those_who_learn(run):
+    played = went_on(run, "company")
+    reward, over = played.seen.steps.after.reward, played.early.over
+    so_far = np.zeros((8, 4))
+    for step in range(45):
+        so_far = so_far + reward[step]
+        assert_allclose(played.early.episode_return[step], so_far, atol=1e-6)
+        so_far = np.where(over[step][:, None], 0.0, so_far)
+    assert played.late.over.shape == (0, 8)
 
 
 # --- figures -------------------------------------------------------------------------------------

@@ -35,7 +35,8 @@ from coplay.algorithms.pursuit import (
 )
 from coplay.algorithms.targets import Lesson, in_the_game, usual_lesson
 from coplay.errors import BadInput
-from coplay.opponents.belief import BETWEEN, NEVER, Between
+from coplay.opponents.belief import NEVER
+from coplay.opponents.between import BETWEEN, Between
 from coplay.opponents.goal_policy import Models, idling, models_of, policies, sights, wishes
 from coplay.opponents.goals import UNKNOWN, shown_goals
 from coplay.opponents.minds import Mind, beliefs, chosen, open_mind, watched
@@ -65,7 +66,7 @@ class HOPConfig(PPOConfig):
     model_rows: Literal["orders", "everyone"] = "orders"  # of our own seats: under orders only, or all
     models: Literal["goals", "direct"] = "goals"  # told what a co-player is after, or not
     within: Literal["bayes", "none"] = "bayes"  # how beliefs move in an episode
-    between: Literal["counters", "average", "removal_count", "sticky", "none"] = (
+    between: Literal["counters", "average", "removal_count", "sticky", "weighed", "none"] = (
         "counters"  # memory between episodes
     )
     ordered_games: float = 0.75  # share of games in which some seats follow orders
@@ -280,13 +281,15 @@ def _play(parts: Parts, params: PyTree, memory: HOPMemory, timestep: TimeStep, s
     _, decision = actor_critic.act(parts.policy, params["policy"], memory, timestep, stream(key, "free"))
     belief = decision.notes["belief"]
     thoughts = Thoughts(belief=belief, prediction=_prediction(parts, params, belief, timestep))
+    is_searched = jnp.full(decision.action.shape, config.acts == "search")
+    notes = decision.notes | {"searched": is_searched}
     if config.acts == "network":
-        return memory, dataclasses.replace(decision, thoughts=thoughts)
+        return memory, dataclasses.replace(decision, notes=notes, thoughts=thoughts)
     key = stream(key, "search")
     plans = _planned(parts, params, config.trees, config.search, belief, timestep, state, key)
     action = CHOICES[config.choose](plans, config.trees)
     policy = jax.nn.one_hot(action, plans.q.shape[-1])
-    notes = decision.notes | {"search/q": plans.q, "search/visits": plans.visits}
+    notes |= {"search/q": plans.q, "search/visits": plans.visits}
     return memory, Decision(action, jnp.zeros(action.shape), policy, notes, thoughts)
 
 

@@ -18,12 +18,14 @@ from coplay.training.devices import prepare
 from coplay.types import Environment
 
 SHIPPED = "shipped"
+LEARNING = {"nobody": (), "focal": ("focal",), "company": ("company",), "both": ("focal", "company")}
 
 EPILOG = """settings of the run's algorithm and game may be given as in `train`:
   coplay adapt runs/hop --against nearest_hare,nearest_hare,nearest_hare --simulations 64
   coplay adapt runs/hop --against "changing('nearest_hare','nearest_stag',30),nearest_hare,nearest_hare"
   coplay adapt runs/ppo@best:0 --against zoo:hop_4h1s_4x4     one name: three focal players
   coplay adapt zoo:hop_4h1s_4x4 --against shipped             every shipped company, mean and worst
+  coplay adapt zoo:hop_4h1s_4x4 --against runs/ppo@best:0,runs/ppo@best:1,runs/ppo@best:2 --learning company
 Scores: 0 is random play in the same seats, 1 a best response (PPO trained among these very players)."""
 
 
@@ -35,6 +37,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--games", type=int, default=256, help="side by side (default 256)")
     parser.add_argument("--seat", type=int, default=0, help="of the first focal player (default 0)")
     parser.add_argument("--seed", type=int, default=0, help="of the boards and draws")
+    parser.add_argument(
+        "--learning", choices=LEARNING, default="nobody", help="who goes on learning (default nobody)"
+    )
     parser.add_argument("--no-oracle", action="store_true", help="leave out the arm that is told all goals")
 
 
@@ -60,10 +65,16 @@ def _met(
     arguments: argparse.Namespace, company: list[str], overrides: dict[str, str], env: Environment
 ) -> meetings.Adaptation:
     steps = {} if arguments.episodes is None else {"steps": arguments.episodes * env.horizon}
-    protocol = Protocol(games=arguments.games, **steps)
-    with_oracle = not arguments.no_oracle
     return meetings.adapt(
-        arguments.run, company, overrides, protocol, arguments.seat, arguments.seed, with_oracle, people.print
+        arguments.run,
+        company,
+        overrides,
+        Protocol(games=arguments.games, **steps),
+        seat=arguments.seat,
+        seed=arguments.seed,
+        with_oracle=not arguments.no_oracle,
+        learning=LEARNING[arguments.learning],
+        say=people.print,
     )
 
 
@@ -128,6 +139,10 @@ def _print(found: meetings.Adaptation) -> None:
             f"episodes 6 to 10 {found.after_5_episodes:.3f}; random play {found.random:.3f} is 0, "
             f"best response {found.best:.3f} is 1"
         )
+    if found.learning:
+        named = {"focal": "the focal players", "company": "the company"}
+        who = " and ".join(named[part] for part in found.learning)
+        result.print(f"{who} went on learning; random play and best response are among frozen players")
     if found.oracle_goals:
         result.print(f"told what everyone is after: return {found.oracle_goals['raw']:.3f}")
     _print_curve(found)

@@ -1,8 +1,9 @@
 """Few-shot adaptation: some focal players among others they have never met, episode after episode.
 
 The company stays the same, so what was seen of it in one episode can be used in the next. All games play
-for the length of ten full episodes, in which everything is watched; a quarter of them then goes on to the
-end, and episodes that end in the last quarter of the steps are the score.
+for the length of ten full episodes, in which everything is watched; some of them then go on to the end, and
+episodes that end in the last quarter of the steps are the score. Weights stay as they are, or those who go
+on learning do so after every round of some steps, from all games together.
 """
 
 import dataclasses
@@ -13,17 +14,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from coplay.players.lineup import join
+from coplay.players.lineup import join, seen_by
 from coplay.players.scripted import ScriptedPlayer
-from coplay.training.rollout import play_step, start_playing
-from coplay.training.stages import no_learning
+from coplay.training.rollout import collect, is_over, play_step, start_playing
 from coplay.types import (
+    Actor,
     Algorithm,
     Decision,
     Environment,
     Key,
     Params,
+    Stage,
     Thoughts,
+    Trajectory,
     Transition,
     as_played,
     pytree,
@@ -51,6 +54,14 @@ class Protocol:
         return max(1, round(self.games * self.kept))
 
 
+class Learning(NamedTuple):
+    """Who goes on learning, and after how many steps each time."""
+
+    parts: tuple[str, ...]  # "focal", "company" or both
+    num_steps: int
+    sequence_length: int
+
+
 class Meeting(NamedTuple):
     """Who meets whom. Algorithms act for their own seats only, in seat order."""
 
@@ -59,6 +70,7 @@ class Meeting(NamedTuple):
     company: Algorithm
     seats: tuple[int, ...]  # of the focal players
     scripts: dict[int, ScriptedPlayer]  # by seat, of those in the company that are scripted
+    learning: Learning | None = None
 
 
 @pytree
@@ -91,6 +103,8 @@ class Played:
 
 def play(meeting: Meeting, protocol: Protocol, params: Params, key: Key, is_told: bool = False) -> Played:
     """`params` has "focal" and "company". With `is_told` the focal players are told what others are after."""
+    if meeting.learning:
+        return _play_and_learn(meeting, meeting.learning, protocol, params, key)
     env, table = meeting.env, _as_one(meeting, is_told)
     watched = protocol.watched_steps(env)
     keys = jax.random.split(stream(key, "play"), protocol.steps)
@@ -115,9 +129,56 @@ def play(meeting: Meeting, protocol: Protocol, params: Params, key: Key, is_told
     return Played(early, late, seen)
 
 
+def _play_and_learn(
+    meeting: Meeting, learning: Learning, protocol: Protocol, params: Params, key: Key
+) -> Played:
+    """In rounds, the last of them cut where the steps end. All games go on: `protocol` keeps them all."""
+    env, table = meeting.env, _as_one(meeting, is_told=False)
+
+    def one_round(carry, key):
+        actor, params, learner = carry
+        now, trajectory, _ = collect(
+            env, table, params, actor, stream(key, "collect"), learning.num_steps, learning.sequence_length
+        )
+        params, learner, _ = table.learn.update(params, learner, trajectory, stream(key, "learn"))
+        return (now, params, learner), (_ends(actor, trajectory.steps), trajectory.steps)
+
+    def watched_round(carry, key):
+        carry, (ends, steps) = one_round(carry, key)
+        return carry, (ends, jax.vmap(lambda step: _seen(meeting, step))(steps))
+
+    def later_round(carry, key):
+        carry, (ends, _) = one_round(carry, key)
+        return carry, ends
+
+    def in_steps(rounds, steps: int):
+        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:steps], rounds)
+
+    early_rounds = -(-protocol.watched_steps(env) // learning.num_steps)
+    keys = jax.random.split(stream(key, "rounds"), -(-protocol.steps // learning.num_steps))
+    carry = start_playing(env, table, key, protocol.games), params, table.learn.init(params)
+    carry, (early, seen) = jax.lax.scan(watched_round, carry, keys[:early_rounds])
+    _, late = jax.lax.scan(later_round, carry, keys[early_rounds:])
+    watched = min(early_rounds * learning.num_steps, protocol.steps)
+    return Played(in_steps(early, watched), in_steps(late, protocol.steps - watched), in_steps(seen, watched))
+
+
+def _ends(actor: Actor, steps: Transition) -> Ends:
+    """What a round's steps came to in every game, from where it stood before them."""
+
+    def one_step(carry, after):
+        episode_return, length = carry[0] + after.reward, carry[1] + 1
+        over = is_over(after)
+        going_on = jnp.where(over[:, None], 0.0, episode_return), jnp.where(over, 0, length)
+        return going_on, Ends(over, episode_return, length)
+
+    return jax.lax.scan(one_step, (actor.episode_return, actor.episode_length), steps.after)[1]
+
+
 def _as_one(meeting: Meeting, is_told: bool) -> Algorithm:
     """Everyone at the table as one. The company decides first, so that the focal players can be told."""
     focal, company = as_played(meeting.focal), as_played(meeting.company)
+    parts = {"focal": focal, "company": company}
     others = tuple(seat for seat in range(meeting.env.num_agents) if seat not in meeting.seats)
 
     def act(params, memory, timestep, state, key: Key):
@@ -129,19 +190,35 @@ def _as_one(meeting: Meeting, is_told: bool) -> Algorithm:
             ours = focal.told(ours, _goals(their_decision, others, meeting.env.num_agents))
         ours, decision = focal.act(params["focal"], ours, timestep, state, stream(key, "focal"))
         joined = join([meeting.seats, others], [decision, their_decision])
-        return {"focal": ours, "company": theirs}, joined
+        notes = {"focal": decision.notes, "company": their_decision.notes}
+        return {"focal": ours, "company": theirs}, dataclasses.replace(joined, notes=notes)
 
     def watch(params, memory, transition: Transition):
-        parts = {"focal": focal, "company": company}
         return {name: part.watch(params[name], memory[name], transition) for name, part in parts.items()}
 
     return Algorithm(
-        init=lambda key: {"focal": focal.init(key), "company": company.init(key)},
-        remember=lambda games: {"focal": focal.remember(games), "company": company.remember(games)},
+        init=lambda key: {name: part.init(key) for name, part in parts.items()},
+        remember=lambda games: {name: part.remember(games) for name, part in parts.items()},
         act=act,
         watch=watch,
-        learn=no_learning,
+        learn=_each_its_own(
+            {name: parts[name].learn for name in (meeting.learning.parts if meeting.learning else ())}
+        ),
     )
+
+
+def _each_its_own(stages: dict[str, Stage]) -> Stage:
+    """Those who go on learning, each from its own side of what happened."""
+
+    def update(params, learner, trajectory: Trajectory, key: Key):
+        params, learner = dict(params), dict(learner)
+        for name, stage in stages.items():
+            params[name], learner[name], _ = stage.update(
+                params[name], learner[name], seen_by(trajectory, name), stream(key, name)
+            )
+        return params, learner, {}
+
+    return Stage(lambda params: {name: stage.init(params[name]) for name, stage in stages.items()}, update)
 
 
 def _goals(decision: Decision, seats: tuple[int, ...], num_agents: int) -> Int[Array, "env agent"]:

@@ -7,6 +7,7 @@ from coplay.experiment.building import (
     frozen_run,
     job,
     known_player,
+    learning_run,
     load_params,
     resolved_devices,
 )
@@ -48,6 +49,7 @@ __all__ = [
     "is_run",
     "job",
     "known_player",
+    "learning_run",
     "load_params",
     "locate",
     "nearest_option",

@@ -2,6 +2,7 @@
 
 import functools
 import os
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -13,7 +14,7 @@ from coplay.envs import make_game
 from coplay.envs.seats import shuffled
 from coplay.errors import BadInput, nearest
 from coplay.evaluation.self_play import play_episodes
-from coplay.experiment.fields import EvaluationConfig, Experiment, Phase, algorithms_in_play
+from coplay.experiment.fields import EvaluationConfig, Experiment, Phase, algorithms_in_play, with_overrides
 from coplay.experiment.named_runs import is_run, parse_run, read_run
 from coplay.players.catalogue import make_player, player_names
 from coplay.players.frozen import frozen, greedy
@@ -22,6 +23,7 @@ from coplay.players.scripted import scripted
 from coplay.training import checkpoint
 from coplay.training.loop import Job, Stretch, stretch_at
 from coplay.training.run_folder import RunFolder
+from coplay.training.stages import silent
 from coplay.types import Algorithm, Environment, Key, Metrics, Params
 
 
@@ -202,10 +204,22 @@ def load_params(built: Built, folder: RunFolder, best: bool) -> Loaded:
     return Loaded(params, meta["step"], stretch_at(built.stretches, meta["updates"]), meta)
 
 
-def frozen_run(name: str, env: Environment):
+def frozen_run(name: str, env: Environment) -> Build:
+    """A run's player as it is."""
+    build, own = _run_player(name, env, {})
+    return lambda seats: frozen(build(seats), own)
+
+
+def learning_run(name: str, env: Environment, overrides: Mapping[str, Any]) -> Build:
+    """A run's player that goes on learning from where it stands, its optimisers as on the first day."""
+    build, own = _run_player(name, env, overrides)
+    return lambda seats: build(seats)._replace(init=lambda key: own, learn=silent(build(seats).learn))
+
+
+def _run_player(name: str, env: Environment, overrides: Mapping[str, Any]) -> tuple[Build, Params]:
     reference = parse_run(name)
     folder = RunFolder.open(reference.path)
-    built = build(read_run(folder))
+    built = build(with_overrides(read_run(folder), overrides))
     if (built.env.name, built.env.observation_size) != (env.name, env.observation_size):
         raise BadInput(
             f"{name} was trained on {built.experiment.game} with rows of {built.env.observation_size} "
@@ -215,4 +229,4 @@ def frozen_run(name: str, env: Environment):
     if reference.seed >= built.experiment.seeds:
         raise BadInput(f"{name}: the run has seeds 0 to {built.experiment.seeds - 1}")
     own = jax.tree.map(lambda x: x[reference.seed], loaded.params)
-    return lambda seats: frozen(part_of(built.members, loaded.stretch.lineup, seats), own)
+    return functools.partial(part_of, built.members, loaded.stretch.lineup), own

@@ -9,16 +9,18 @@ from typing import Any
 
 import numpy as np
 
+from coplay import experiment as experiments
 from coplay.errors import BadInput
 from coplay.evaluation import adaptation_figures as figures
 from coplay.evaluation import anchors as tables
-from coplay.evaluation.adaptation import Played, Protocol
+from coplay.evaluation.adaptation import Learning, Played, Protocol
 from coplay.evaluation.anchors import Anchors
 from coplay.evaluation.statistics import bootstrap_interval
 from coplay.meetings.anchoring import anchors_of
 from coplay.meetings.tables import Focal, Say, Table, met, open_focal, sit_down
 from coplay.players.catalogue import make_player, players_of, settled
 from coplay.players.scripted import ScriptedPlayer
+from coplay.training.run_folder import RunFolder
 from coplay.types import Environment
 
 AFTER_CHANGE = 20  # episodes looked at after a company has changed
@@ -49,6 +51,7 @@ class Adaptation:
     steps_to_90: float | None
     oracle_goals: dict[str, float | None] | None  # the same players, told what everyone is after
     per_seed: list[float]
+    learning: list[str]  # who went on learning: "focal", "company"; scores are to the scale of frozen ones
     seeds: int
     games: int
     steps: int
@@ -81,17 +84,45 @@ def adapt(
     seat: int = 0,
     seed: int = 0,
     with_oracle: bool = True,
+    learning: Sequence[str] = (),
     say: Say = lambda text: None,
 ) -> Adaptation:
-    """The run's players in `company`: every trained seed, or the one that is named."""
+    """The run's players in `company`: every trained seed, or the one that is named.
+
+    Of "focal" and "company", those named in `learning` go on learning, every seed from where it stands.
+    """
     began = time.perf_counter()
-    focal = open_focal(name, overrides or {})
-    table = sit_down(focal.built.env, company, seat)
+    if learning:
+        protocol = dataclasses.replace(protocol, kept=1.0)
+    rounds = _rounds(name, company, learning, protocol.games)
+    focal = open_focal(name, {**(overrides or {}), **(rounds if "focal" in learning else {})})
+    table = sit_down(focal.built.env, company, seat, rounds if "company" in learning else None)
     known = anchors_of(focal.built, table, say)
+    if learning:
+        pace = Learning(tuple(learning), rounds["rollout.num_steps"], rounds["rollout.sequence_length"])
+        table = table._replace(learning=pace)
     found = met(focal, table, protocol, seed, False, say)
     has_goals = bool(table.scripts) and focal.can_be_told
-    told = met(focal, table, protocol, seed, True, say) if with_oracle and has_goals else None
+    is_told_too = with_oracle and has_goals and not learning
+    told = met(focal, table, protocol, seed, True, say) if is_told_too else None
     return _summary(focal, table, known, protocol, found, told, time.perf_counter() - began)
+
+
+def _rounds(name: str, company: Sequence[str], learning: Sequence[str], games: int) -> dict[str, int]:
+    """How those who go on learning collect what they learn from: as the first of them did in training."""
+    if not learning:
+        return {}
+    learners = [name] if "focal" in learning else []
+    learners += [one for one in company if experiments.is_run(one)] if "company" in learning else []
+    if not learners or ("company" in learning and not any(map(experiments.is_run, company))):
+        raise BadInput(f"nobody in {', '.join(company)} is a trained run, so none of them can go on learning")
+    first = experiments.read_run(RunFolder.open(experiments.parse_run(learners[0]).path))
+    job = experiments.job(experiments.build(first))
+    return {
+        "rollout.num_envs": games,
+        "rollout.num_steps": job.num_steps,
+        "rollout.sequence_length": job.sequence_length,
+    }
 
 
 # --- the figures ---------------------------------------------------------------------------------
@@ -143,6 +174,7 @@ def _summary(
         steps_to_90=belief["steps_to_90"] if belief else None,
         oracle_goals=_oracle(told, table, protocol, scaled),
         per_seed=[float(x.mean()) for x in by_game],
+        learning=list(table.learning.parts) if table.learning else [],
         seeds=len(played),
         games=protocol.games,
         steps=protocol.steps,

@@ -10,7 +10,7 @@ import numpy as np
 
 from coplay import experiment as experiments
 from coplay.errors import BadInput
-from coplay.evaluation.adaptation import Meeting, Played, Protocol, play
+from coplay.evaluation.adaptation import Learning, Meeting, Played, Protocol, play
 from coplay.experiment import Built
 from coplay.players.catalogue import make_player
 from coplay.players.lineup import Member, part_of, seated
@@ -62,17 +62,23 @@ class Table(NamedTuple):
     seats: tuple[int, ...]  # of the names, in their order
     scripts: dict[int, ScriptedPlayer]  # by seat
     company: Algorithm
+    learning: Learning | None = None  # who goes on learning
 
     @property
     def focal_seats(self) -> tuple[int, ...]:
         return tuple(seat for seat in range(self.env.num_agents) if seat not in self.seats)
 
     def with_focal(self, algorithm: Algorithm) -> Meeting:
-        return Meeting(self.env, algorithm, self.company, self.focal_seats, self.scripts)
+        return Meeting(self.env, algorithm, self.company, self.focal_seats, self.scripts, self.learning)
 
 
-def sit_down(env: Environment, names: Sequence[str], seat: int) -> Table:
-    """Focal players from `seat` on, as many as there are seats left; then the company, in its order."""
+def sit_down(
+    env: Environment, names: Sequence[str], seat: int, rounds: Mapping[str, Any] | None = None
+) -> Table:
+    """Focal players from `seat` on, as many as there are seats left; then the company, in its order.
+
+    Runs in the company learn nothing more, or go on learning in `rounds` of these settings.
+    """
     most = env.num_agents - 1
     if not 1 <= len(names) <= most:
         raise BadInput(
@@ -87,17 +93,25 @@ def sit_down(env: Environment, names: Sequence[str], seat: int) -> Table:
         lineup[place] = name
     players = {name: make_player(name, env) for name in names if not experiments.is_run(name)}
     members = [
-        Member(name, _builder(env, name, players), tuple(i for i, n in enumerate(lineup) if n == name))
+        Member(name, _builder(env, name, players, rounds), _places(lineup, name))
         for name in dict.fromkeys(names)
     ]
     scripts = {place: players[name] for name, place in zip(names, seats, strict=True) if name in players}
     return Table(env, tuple(names), seats, scripts, seated(members, tuple(lineup)))
 
 
-def _builder(env: Environment, name: str, players: Mapping[str, ScriptedPlayer]):
+def _builder(
+    env: Environment, name: str, players: Mapping[str, ScriptedPlayer], rounds: Mapping[str, Any] | None
+):
     if name in players:
         return functools.partial(scripted, players[name], env)
-    return experiments.known_player(env, name)
+    if rounds is None:
+        return experiments.known_player(env, name)
+    return experiments.learning_run(name, env, rounds)
+
+
+def _places(lineup: list[str], name: str) -> tuple[int, ...]:
+    return tuple(seat for seat, sitting in enumerate(lineup) if sitting == name)
 
 
 # --- playing -------------------------------------------------------------------------------------
@@ -117,14 +131,15 @@ def met(focal: Focal, table: Table, protocol: Protocol, seed: int, is_told: bool
 
 def player_at(meeting: Meeting, protocol: Protocol, is_told: bool = False):
     """A function (focal weights, seed) -> Played, compiled once for all weights."""
-    part = dataclasses.replace(protocol, games=max(1, protocol.games // PARTS))
+    parts = 1 if meeting.learning else PARTS  # whoever learns, learns from all games
+    part = dataclasses.replace(protocol, games=max(1, protocol.games // parts))
     company = meeting.company.init(jax.random.key(0))
     compiled = in_parts(
         lambda focal, key: play(meeting, part, {"focal": focal, "company": company}, key, is_told)
     )
 
     def run(focal: PyTree, seed: int) -> Played:
-        keys = jax.random.split(stream(jax.random.key(seed), "adapt"), PARTS)
+        keys = jax.random.split(stream(jax.random.key(seed), "adapt"), parts)
         return _joined(jax.device_get(compiled(focal, keys)), part.kept_games)
 
     return run

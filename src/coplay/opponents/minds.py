@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from coplay.opponents.belief import Between, Episode, after_action, after_showing, floored, over_possible
+from coplay.opponents.belief import after_action, after_showing, floored, over_possible
+from coplay.opponents.between import Between, Episode
 from coplay.opponents.goal_policy import Models, Wishes, policies, wishes
 from coplay.opponents.goals import UNKNOWN
 from coplay.types import PyTree, TimeStep, Transition, pytree

@@ -156,7 +156,7 @@ def _at_its_best(part: Playing) -> Playing:
     return part._replace(algorithm=as_played(part.algorithm))
 
 
-def _own_part(trajectory: Trajectory, name: str) -> Trajectory:
+def seen_by(trajectory: Trajectory, name: str) -> Trajectory:
     """The round as one member knows it: with its own memory and notes."""
     decision = trajectory.steps.decision
     steps = dataclasses.replace(
@@ -179,7 +179,7 @@ def _learn(members: list[Member], playing: list[Playing], num_agents: int) -> St
             rows, state, more = part.algorithm.learn.update(
                 part.rows(params[name]),
                 part.rows(learner[name]),
-                _own_part(trajectory, name),
+                seen_by(trajectory, name),
                 stream(key, name),
             )
             params[name] = part.put_back(params[name], rows)

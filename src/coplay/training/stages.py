@@ -40,6 +40,11 @@ no_learning = Stage(
 )
 
 
+def silent(stage: Stage) -> Stage:
+    """The same, without figures."""
+    return stage._replace(update=lambda *arguments: (*stage.update(*arguments)[:2], {}))
+
+
 class Fit(NamedTuple):
     """How often a batch is gone over, and in which pieces."""
 
