@@ -17,7 +17,7 @@ from coplay.algorithms.hop import (
     hop,
 )
 from coplay.algorithms.opponent_stage import _labels, _played, _rows
-from coplay.algorithms.orders import DRAWS, FREE, drawn_orders
+from coplay.algorithms.orders import DRAWS, FREE, WHIM, drawn_orders
 from coplay.algorithms.ppo import Plan
 from coplay.envs import make_game
 from coplay.envs.contract import COMPILE_FAST
@@ -61,7 +61,7 @@ def rounds():
 
 def test_orders_go_to_a_share_of_the_games_and_favour_no_seat():
     draws = jax.random.uniform(jax.random.key(0), (40_000, DRAWS))
-    order = np.asarray(drawn_orders(game().goals, 0.75, jnp.arange(4), draws, jax.random.key(1)))
+    order = np.asarray(drawn_orders(game().goals, 0.75, False, jnp.arange(4), draws, jax.random.key(1)))
     assert_allclose((order != FREE).any(axis=1).mean(), 0.75, atol=0.01)
     shares = [(order == goal).mean(axis=0) for goal in (0, 1)]
     assert np.ptp(shares) < 0.015
@@ -69,11 +69,17 @@ def test_orders_go_to_a_share_of_the_games_and_favour_no_seat():
     assert_allclose(alone_among_hares, 0.75 * 5 / 8 / 4 * 0.3125, atol=0.004)
 
 
+def test_a_fifth_of_the_orders_is_a_whim():
+    draws = jax.random.uniform(jax.random.key(0), (40_000, DRAWS))
+    order = np.asarray(drawn_orders(game().goals, 0.75, True, jnp.arange(4), draws, jax.random.key(1)))
+    assert_allclose((order == WHIM).sum() / (order != FREE).sum(), 0.2, atol=0.01)
+    assert np.ptp((order == WHIM).mean(axis=0)) < 0.015
+
+
 def test_a_single_learner_among_others_is_free():
     draws = jax.random.uniform(jax.random.key(0), (100, DRAWS))
-    assert (
-        np.asarray(drawn_orders(game().goals, 0.75, jnp.array([2]), draws, jax.random.key(1))) == FREE
-    ).all()
+    order = drawn_orders(game().goals, 0.75, True, jnp.array([2]), draws, jax.random.key(1))
+    assert (np.asarray(order) == FREE).all()
 
 
 def test_an_order_holds_while_its_goal_can_be_had_and_beliefs_start_open():
@@ -82,9 +88,9 @@ def test_an_order_holds_while_its_goal_can_be_had_and_beliefs_start_open():
     same = notes["order"][1:] == notes["order"][:-1]
     possible = np.asarray(compiled(lambda t: wishes(game().goals, t).possible)(before))
     ordered = np.maximum(notes["order"], 0)[..., None]
-    can_be_had = np.take_along_axis(possible[1:], ordered[:-1], axis=-1)[..., 0]
+    can_be_had = np.take_along_axis(possible[1:], ordered[:-1], axis=-1)[..., 0] | (notes["order"][:-1] < 0)
     assert (same | ~can_be_had | before.first[1:, :, None]).all()
-    has_order = (notes["order"] != FREE) & before.active
+    has_order = (notes["order"] >= 0) & before.active
     assert np.take_along_axis(possible, ordered, axis=-1)[..., 0][has_order].all()
     assert_allclose(notes["belief"][0], 0.5)
     assert_allclose(notes["belief"].sum(axis=-1), 1.0, rtol=1e-5)
@@ -102,6 +108,24 @@ def test_only_free_rows_teach_the_policy():
         moved = update(changed)
         assert _same(base["policy"], moved["policy"]) != free
         assert _same(base["pursuit"], moved["pursuit"])
+
+
+def test_whoever_is_on_a_whim_does_anything_and_teaches_nobody_what_it_is_worth_to_be_free():
+    algorithm, params, first, _ = rounds()
+    played = first.steps.decision
+    on_a_whim = np.asarray((played.notes["order"] == WHIM) & first.steps.before.active)
+    assert on_a_whim.any()
+    legal = np.asarray(first.steps.before.legal)
+    assert_allclose(played.policy[on_a_whim], (legal / legal.sum(-1, keepdims=True))[on_a_whim], rtol=1e-6)
+    learner = algorithm.learn.init(params)
+    update = compiled(lambda t: algorithm.learn.update(params, learner, t, jax.random.key(0))[0]["policy"])
+    base = update(first)
+    for rows, counts in ((on_a_whim, False), (~on_a_whim & first.steps.before.active, True)):
+        # Rows are told another goal: only rows that are learned from make a difference.
+        belief = jnp.where(rows[..., None, None], 1.0 - played.notes["belief"] * 0.5, played.notes["belief"])
+        decision = dataclasses.replace(played, notes=played.notes | {"belief": belief})
+        changed = dataclasses.replace(first, steps=dataclasses.replace(first.steps, decision=decision))
+        assert _same(base, update(changed)) != counts
 
 
 def _same(a, b) -> bool:
@@ -217,6 +241,28 @@ def test_without_within_beliefs_keep_through_an_episode_what_they_were_at_its_st
     assert not np.array_equal(moved.mind.log_belief, start)
 
 
+def test_a_search_among_those_who_want_nothing_does_not_ask_their_models():
+    _, params, actor = searched()
+    last = params["opponents"].own["group"].layers[-1].bias
+    bent = params | {
+        "opponents": jax.tree.map(lambda x: x.at[..., 0].add(50.0) if x is last else x, params["opponents"])
+    }
+    player = as_played(hop(game(), SEATS, CONFIG, PLAN))
+
+    @compiled
+    def found(params, whim):
+        mind = dataclasses.replace(actor.memory.mind, whim=jnp.full_like(actor.memory.mind.whim, whim))
+        memory = dataclasses.replace(actor.memory, mind=mind)
+        return player.act(params, memory, actor.timestep, actor.env_state, KEY)[1]
+
+    assert_array_equal(found(params, 1.0).notes["search/q"], found(bent, 1.0).notes["search/q"])
+    assert not np.array_equal(found(params, 0.0).notes["search/q"], found(bent, 0.0).notes["search/q"])
+    legal = np.asarray(actor.timestep.legal)[:, 1]
+    expected = legal / legal.sum(axis=-1, keepdims=True)
+    assert_allclose(found(bent, 1.0).thoughts.prediction[:, 0, 0], expected, rtol=1e-6)
+    assert_allclose(found(bent, 1.0).thoughts.belief, 0.0, atol=1e-6)
+
+
 def test_direct_models_are_told_no_goal():
     parts, _ = _parts(game(), SEATS, dataclasses.replace(CONFIG, models="direct"))
     _, params, first, _ = rounds()
@@ -260,7 +306,7 @@ def test_of_our_own_seats_only_those_under_orders_teach_the_models():
     parts, _ = _parts(game(), SEATS, CONFIG)
     _, _, first, _ = rounds()
     teaches = _played(game(), parts.models, first, _teachers(parts)).teaches
-    expected = first.steps.before.active & (first.steps.decision.notes["order"] != FREE)
+    expected = first.steps.before.active & (first.steps.decision.notes["order"] >= 0)
     assert_array_equal(teaches, np.swapaxes(expected, 0, 1))
     assert 0 < teaches.mean() < first.steps.before.active.mean()
     alone, _ = _parts(game(), (2,), CONFIG)

@@ -11,6 +11,7 @@ from coplay.opponents.belief import (
     after_showing,
     floored,
     over_possible,
+    whim_after_action,
 )
 
 
@@ -32,6 +33,24 @@ def test_one_surprise_never_kills_a_goal():
     assert_allclose(policy, [[1 - FLOOR / 2, FLOOR / 2, 0.0], [FLOOR / 2, 1 - FLOOR / 2, 0.0]])
     posterior = jnp.exp(after_action(jnp.log(jnp.array([0.5, 0.5])), policy, jnp.int32(0)))
     assert posterior[1] > 0.005
+
+
+def test_who_does_what_no_goal_explains_acts_on_a_whim():
+    # Wanting something, this action has chance 0.5 * 0.1 + 0.5 * 0.2 = 0.15; on a whim, one in three.
+    policy = jnp.array([[0.1, 0.9, 0.0], [0.2, 0.1, 0.7]])
+    believed = jnp.log(jnp.array([0.5, 0.5]))
+    legal, action = jnp.ones(3, bool), jnp.int32(0)
+    after = whim_after_action(jnp.float32(0.05), believed, policy, legal, action)
+    assert_allclose(after, 0.05 / 3 / (0.05 / 3 + 0.95 * 0.15), rtol=1e-6)
+    assert whim_after_action(jnp.float32(0.0), believed, policy, legal, action) == 0.0
+    sure = jnp.float32(0.5)
+    for _ in range(100):
+        sure = whim_after_action(sure, believed, policy, legal, action)
+    assert sure < 1.0
+    goes_for_it = policy.at[0].set(jnp.array([1.0, 0.0, 0.0]))
+    for _ in range(20):
+        sure = whim_after_action(sure, jnp.log(jnp.array([0.99, 0.01])), goes_for_it, legal, action)
+    assert sure < 0.01, "a mind can change back"
 
 
 def test_a_goal_whose_target_is_gone_is_believed_of_nobody():

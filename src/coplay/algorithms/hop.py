@@ -23,7 +23,7 @@ from coplay.algorithms import actor_critic
 from coplay.algorithms.actor_critic import ActorCritic
 from coplay.algorithms.hop_search import Planner, Plans, Table, plan
 from coplay.algorithms.opponent_stage import opponent_stage
-from coplay.algorithms.orders import DRAWS, FREE, drawn_orders, renewed
+from coplay.algorithms.orders import DRAWS, FREE, WHIM, drawn_orders, renewed
 from coplay.algorithms.ppo import Plan, PPOConfig, ppo_stage
 from coplay.algorithms.pursuit import (
     Pursuit,
@@ -36,10 +36,10 @@ from coplay.algorithms.pursuit import (
 from coplay.algorithms.targets import Lesson, in_the_game, usual_lesson
 from coplay.errors import BadInput
 from coplay.opponents.belief import NEVER
-from coplay.opponents.between import BETWEEN, Between
+from coplay.opponents.between import BETWEEN
 from coplay.opponents.goal_policy import Models, idling, models_of, policies, sights, wishes
 from coplay.opponents.goals import UNKNOWN, shown_goals
-from coplay.opponents.minds import Mind, beliefs, chosen, open_mind, watched
+from coplay.opponents.minds import Habits, Mind, beliefs, chosen, open_mind, watched
 from coplay.planning.search import SearchConfig
 from coplay.training.stages import in_order, on
 from coplay.types import (
@@ -67,8 +67,9 @@ class HOPConfig(PPOConfig):
     models: Literal["goals", "direct"] = "goals"  # told what a co-player is after, or not
     within: Literal["bayes", "none"] = "bayes"  # how beliefs move in an episode
     between: Literal["counters", "average", "removal_count", "sticky", "weighed", "none"] = (
-        "counters"  # memory between episodes
+        "weighed"  # memory between episodes
     )
+    whim: float = 0.05  # chance at first that a co-player wants nothing and does anything
     ordered_games: float = 0.75  # share of games in which some seats follow orders
     new_company: float = 0.1  # chance that an episode begins with new orders and open minds
     pursuit_discount: float = 0.8  # haste: without it any way there is as good
@@ -94,7 +95,7 @@ class HOPConfig(PPOConfig):
     leaf: Literal["critic", "rollout"] = "critic"  # rollout: played on towards each goal, no critic asked
     rollout_steps: int = 12
     root: Literal["puct", "gumbel"] = "puct"
-    choose: Literal["visits", "visited_q"] = "visited_q"  # never an action that no tree has tried
+    choose: Literal["visits", "visited_q"] = "visits"  # never an action that no tree has tried
 
     def __post_init__(self):
         super().__post_init__()
@@ -105,7 +106,8 @@ class HOPConfig(PPOConfig):
         if self.network != "mlp" or self.parameters != "per_agent" or self.value_normalisation:
             raise ValueError("hop has network='mlp', parameters='per_agent' and value_normalisation=false")
         _ = self.search  # checks itself
-        for name in ("ordered_games", "new_company", "pursuit_discount", "open_prior", "searched_games"):
+        shares = ("whim", "ordered_games", "new_company", "pursuit_discount", "open_prior", "searched_games")
+        for name in shares:
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name}={getattr(self, name)} must lie between 0 and 1")
 
@@ -134,7 +136,7 @@ class Parts(NamedTuple):
     seats: tuple[int, ...]
     config: HOPConfig
     models: Models
-    between: Between
+    habits: Habits
     policy: ActorCritic
     pursuit: Pursuit
 
@@ -163,6 +165,7 @@ def _parts(env: Environment, seats: tuple[int, ...], config: HOPConfig):
     num_goals, others = len(env.goals.names), env.num_agents - 1
     notes = {
         "belief": jax.ShapeDtypeStruct((len(seats), others, num_goals), jnp.float32),
+        "whim": jax.ShapeDtypeStruct((len(seats), others), jnp.float32),
         "order": jax.ShapeDtypeStruct((len(seats),), jnp.int32),
     }
 
@@ -171,7 +174,8 @@ def _parts(env: Environment, seats: tuple[int, ...], config: HOPConfig):
         env, seats, config, views, notice=lambda *_: {}, notes=notes
     )
     pursuit, init_pursuit = pursuit_of(env, seats, config, policy.sharing)
-    parts = Parts(env, seats, config, models, BETWEEN[config.between](num_goals), policy, pursuit)
+    habits = Habits(BETWEEN[config.between](num_goals), config.within == "bayes", config.whim)
+    parts = Parts(env, seats, config, models, habits, policy, pursuit)
 
     def notice(params, memory: HOPMemory, timestep: TimeStep):
         return _notes(parts, memory, timestep)
@@ -191,12 +195,18 @@ def _belief_view(env: Environment, models: Models):
     """What one sees oneself, and what the others are believed to want; nothing of those who have left."""
 
     def view(timestep: TimeStep, notes: PyTree, seats: tuple[int, ...]) -> Float[Array, "*batch seat row"]:
-        belief = jnp.where(timestep.active[..., models.others, None], notes["belief"], 0.0)
+        is_here = timestep.active[..., models.others]
+        belief = jnp.where(is_here[..., None], _that_it_wants(notes["belief"], notes["whim"]), 0.0)
         flat = belief.reshape(*belief.shape[:-2], -1)
         own = sights(timestep, wishes(env.goals, timestep))[..., jnp.array(seats), :]
         return jnp.concatenate([own, flat], axis=-1)
 
     return view
+
+
+def _that_it_wants(belief: Float[Array, "*pair goal"], whim: Float[Array, "*pair"]):
+    """The chance of every goal; what is missing to 1 is the chance that there is none."""
+    return (1.0 - whim[..., None]) * belief
 
 
 def _worth_view(env: Environment, models: Models):
@@ -216,7 +226,7 @@ def _worth_view(env: Environment, models: Models):
 def _remember(parts: Parts, num_envs: int) -> HOPMemory:
     seats, others = parts.models.others.shape
     return HOPMemory(
-        mind=open_mind(parts.between, num_envs, seats, others),
+        mind=open_mind(parts.habits, num_envs, seats, others),
         order=jnp.full((num_envs, seats), FREE, jnp.int32),
         met=jnp.zeros(num_envs, bool),
     )
@@ -224,7 +234,7 @@ def _remember(parts: Parts, num_envs: int) -> HOPMemory:
 
 def _notes(parts: Parts, memory: HOPMemory, timestep: TimeStep) -> dict[str, Array]:
     believed = beliefs(parts.models, memory.mind, wishes(parts.env.goals, timestep))
-    return {"belief": believed, "order": memory.order}
+    return {"belief": believed, "whim": memory.mind.whim, "order": memory.order}
 
 
 def _act(parts: Parts, params: PyTree, memory: HOPMemory, timestep: TimeStep, state, key: Key):
@@ -237,12 +247,14 @@ def _act(parts: Parts, params: PyTree, memory: HOPMemory, timestep: TimeStep, st
 
 
 def _obeyed(parts: Parts, params: PyTree, like: Decision, order, timestep: TimeStep, key: Key) -> Decision:
-    """What seats under orders do; those ordered to be after nothing idle."""
+    """What seats under orders do; those ordered to be after nothing idle, those on a whim do anything."""
     policy = ordered_policy(parts.pursuit, params["pursuit"], timestep, order)
     goals, legal = parts.env.goals, timestep.legal[:, np.array(parts.seats)]
     if goals.aimless:
         aimless = jnp.asarray(np.isin(np.arange(len(goals.names)), goals.aimless))
         policy = jnp.where(aimless[jnp.maximum(order, 0)][..., None], idling(goals, legal), policy)
+    anything = legal / jnp.maximum(jnp.sum(legal, axis=-1, keepdims=True), 1)
+    policy = jnp.where((order == WHIM)[..., None], anything, policy)
     action = actor_critic.draw_actions(key, params["policy"].own["seat"]["identity"], policy)
     return dataclasses.replace(like, action=action, policy=policy)
 
@@ -256,9 +268,10 @@ def _with_searched(parts: Parts, params: PyTree, free: Decision, timestep: TimeS
     if games == 0:
         return free
     plan_key, draw_key = stream(key, "plan"), stream(key, "draw")
-    belief, timestep, state = jax.tree.map(lambda x: x[:games], (free.notes["belief"], timestep, state))
+    believed = free.notes["belief"], free.notes["whim"]
+    believed, timestep, state = jax.tree.map(lambda x: x[:games], (believed, timestep, state))
     settings = dataclasses.replace(config.search, simulations=config.searched_simulations)
-    plans = _planned(parts, params, config.searched_trees, settings, belief, timestep, state, plan_key)
+    plans = _planned(parts, params, config.searched_trees, settings, believed, timestep, state, plan_key)
     policy = plans.visits / jnp.sum(plans.visits, axis=-1, keepdims=True)
     action = actor_critic.draw_actions(draw_key, params["policy"].own["seat"]["identity"], policy)
     chance = jnp.sum(jnp.where(jax.nn.one_hot(action, policy.shape[-1], dtype=bool), policy, 0.0), axis=-1)
@@ -279,27 +292,37 @@ def _play(parts: Parts, params: PyTree, memory: HOPMemory, timestep: TimeStep, s
     config = parts.config
     memory = dataclasses.replace(memory, order=jnp.full_like(memory.order, FREE))
     _, decision = actor_critic.act(parts.policy, params["policy"], memory, timestep, stream(key, "free"))
-    belief = decision.notes["belief"]
-    thoughts = Thoughts(belief=belief, prediction=_prediction(parts, params, belief, timestep))
+    believed = decision.notes["belief"], decision.notes["whim"]
+    thoughts = _thoughts(parts, params, *believed, timestep)
     is_searched = jnp.full(decision.action.shape, config.acts == "search")
     notes = decision.notes | {"searched": is_searched}
     if config.acts == "network":
         return memory, dataclasses.replace(decision, notes=notes, thoughts=thoughts)
     key = stream(key, "search")
-    plans = _planned(parts, params, config.trees, config.search, belief, timestep, state, key)
+    plans = _planned(parts, params, config.trees, config.search, believed, timestep, state, key)
     action = CHOICES[config.choose](plans, config.trees)
     policy = jax.nn.one_hot(action, plans.q.shape[-1])
     notes |= {"search/q": plans.q, "search/visits": plans.visits}
     return memory, Decision(action, jnp.zeros(action.shape), policy, notes, thoughts)
 
 
-def _prediction(
-    parts: Parts, params: PyTree, belief: Float[Array, "env seat other goal"], timestep: TimeStep
-) -> Float[Array, "env seat other action"]:
-    """What each co-player is expected to do, whatever it is after."""
+def _thoughts(
+    parts: Parts,
+    params: PyTree,
+    belief: Float[Array, "env seat other goal"],
+    whim: Float[Array, "env seat other"],
+    timestep: TimeStep,
+) -> Thoughts:
+    """What each co-player is thought to want, and what it is expected to do, whatever it is after."""
     weights = parts.policy.sharing.weights(params["opponents"])
-    policy = policies(parts.models, weights, timestep, wishes(parts.models.goals, timestep))
-    return jnp.sum(belief[..., None] * policy, axis=-2)
+    wished = wishes(parts.models.goals, timestep)
+    for_goals = jnp.sum(belief[..., None] * policies(parts.models, weights, timestep, wished), axis=-2)
+    legal = timestep.legal[:, parts.models.others]
+    by_whim = legal / jnp.maximum(jnp.sum(legal, axis=-1, keepdims=True), 1)
+    return Thoughts(
+        belief=_that_it_wants(belief, whim),
+        prediction=(1.0 - whim[..., None]) * for_goals + whim[..., None] * by_whim,
+    )
 
 
 def _told(parts: Parts, memory: HOPMemory, goals: Int[Array, "env agent"]) -> HOPMemory:
@@ -307,11 +330,13 @@ def _told(parts: Parts, memory: HOPMemory, goals: Int[Array, "env agent"]) -> HO
     mind, told = memory.mind, goals[:, parts.models.others]
     certain = jnp.where(jax.nn.one_hot(told, mind.log_belief.shape[-1], dtype=bool), 0.0, NEVER)
     log_belief = jnp.where((told == UNKNOWN)[..., None], mind.log_belief, certain)
-    return dataclasses.replace(memory, mind=dataclasses.replace(mind, log_belief=log_belief))
+    whim = jnp.where(told == UNKNOWN, mind.whim, 0.0)
+    return dataclasses.replace(memory, mind=dataclasses.replace(mind, log_belief=log_belief, whim=whim))
 
 
-def _planned(parts: Parts, params: PyTree, trees: int, settings: SearchConfig, belief, timestep, state, key):
-    config = parts.config
+def _planned(parts: Parts, params, trees: int, settings: SearchConfig, believed, timestep, state, key):
+    """`believed`: what the others want, and the chance that they want nothing."""
+    config, (belief, whim) = parts.config, believed
     planner = Planner(
         table=Table(parts.env, parts.models, trees, config.open_prior, config.company),
         seats=np.array(parts.seats),
@@ -322,7 +347,7 @@ def _planned(parts: Parts, params: PyTree, trees: int, settings: SearchConfig, b
         rollout=config.rollout_steps if config.leaf == "rollout" else 0,
     )
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, params["policy"].own["seat"]["identity"])
-    return plan(planner, settings, belief, timestep, state, keys)
+    return plan(planner, settings, belief, whim, timestep, state, keys)
 
 
 def _think(
@@ -369,7 +394,8 @@ def _greeted(parts: Parts, params: PyTree, memory: HOPMemory, timestep: TimeStep
     draws = jax.random.uniform(stream(key, "game"), (first.shape[0], 1 + DRAWS))
     is_new = first & (~memory.met | (draws[:, 0] < parts.config.new_company))
     goals, share = parts.env.goals, parts.config.ordered_games
-    order = drawn_orders(goals, share, identity, draws[:, 1:], stream(key, "seat"))
+    has_whims = parts.config.whim > 0
+    order = drawn_orders(goals, share, has_whims, identity, draws[:, 1:], stream(key, "seat"))
     order = jnp.where(is_new[:, None], order, memory.order)
     possible = wishes(goals, timestep).possible[:, np.array(parts.seats)]
     fresh = _remember(parts, first.shape[0])
@@ -383,8 +409,7 @@ def _greeted(parts: Parts, params: PyTree, memory: HOPMemory, timestep: TimeStep
 def _watch(parts: Parts, params: PyTree, memory: HOPMemory, transition: Transition) -> HOPMemory:
     weights = parts.policy.sharing.weights(params["opponents"])
     shown = shown_goals(parts.env, transition)
-    within = parts.config.within == "bayes"
-    mind = watched(parts.models, weights, parts.between, memory.mind, transition, shown, within)
+    mind = watched(parts.models, weights, parts.habits, memory.mind, transition, shown)
     return dataclasses.replace(memory, mind=mind)
 
 
@@ -399,7 +424,7 @@ def _teachers(parts: Parts):
 
     def ordered(steps: Transition) -> Bool[Array, "time env agent"]:
         everyone = jnp.ones_like(steps.before.active)
-        return everyone.at[..., own].set(steps.decision.notes["order"] != FREE)
+        return everyone.at[..., own].set(steps.decision.notes["order"] >= 0)
 
     return ordered
 
@@ -411,10 +436,13 @@ def _learn(parts: Parts, run: Plan):
     def is_free(steps: Transition, seats: tuple[int, ...]) -> Array:
         return in_the_game(steps, seats) & (steps.decision.notes["order"] == FREE)
 
+    def has_aim(steps: Transition, seats: tuple[int, ...]) -> Array:
+        return in_the_game(steps, seats) & (steps.decision.notes["order"] != WHIM)
+
     def was_searched(steps: Transition, seats: tuple[int, ...]) -> Array:
         return steps.decision.notes["searched"]
 
-    lesson = Lesson(is_free, usual.reward, was_searched if config.searched_games else None, in_the_game)
+    lesson = Lesson(is_free, usual.reward, was_searched if config.searched_games else None, has_aim)
     stages = {
         "opponents": opponent_stage(
             parts.env, parts.models, parts.policy.sharing, config, run, _teachers(parts)

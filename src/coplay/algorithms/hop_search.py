@@ -1,8 +1,8 @@
 """HOP's plan for one move: many walks through the true game, against co-players as they are believed to be.
 
 For every tree the co-players' goals are drawn once from the beliefs; inside the tree they act by their models
-towards those goals, and only the planner's own moves branch. Searches of all seats, games and trees are one
-batch. The planner steps the game's own state, so it sees everything.
+towards those goals, or on a whim, and only the planner's own moves branch. Searches of all seats, games and
+trees are one batch. The planner steps the game's own state, so it sees everything.
 """
 
 import dataclasses
@@ -26,12 +26,20 @@ Networks = Any  # own rows, own goals: possible and description, all [seat, row,
 
 
 @pytree
+class Guess:
+    """What a tree takes the co-players for, drawn once."""
+
+    wants: Float[Array, "search other goal"]  # the higher, the sooner
+    whim: Bool[Array, "search other"]  # wants nothing, does anything
+
+
+@pytree
 class Arrived:
     """Where a walk has come to: the game as it is now, and whom it is played with."""
 
     state: EnvState  # [search, ...]
     timestep: TimeStep
-    wants: Float[Array, "search other goal"]  # the higher, the sooner; drawn once for a tree
+    guess: Guess
 
 
 @pytree
@@ -39,7 +47,7 @@ class Node:
     """What a tree keeps: the game, its company, and what the others do next."""
 
     state: EnvState
-    wants: Float[Array, "search other goal"]
+    guess: Guess
     moves: Int[Array, "search agent"]  # of everyone; the planner's own entry is filled in on the way
 
 
@@ -111,33 +119,38 @@ def plan(
     planner: Planner,
     config: SearchConfig,
     belief: Float[Array, "env seat other goal"],
+    whim: Float[Array, "env seat other"],
     timestep: TimeStep,
     state: EnvState,
     keys: Key,
 ) -> Plans:
     """Search for every seat of every game. `keys` are the seats' own."""
     table = planner.table
-    split = jax.vmap(jax.random.split, out_axes=1)(keys)
-    draw_keys, search_keys = split[0], split[1]
-    believed = table.spread_seats(belief)
-    # The greatest of log probability + Gumbel noise is a draw; the order of the rest is a draw without it.
-    wants = jnp.log(jnp.maximum(believed, 1e-9)) + drawn(jax.random.gumbel, draw_keys, believed.shape)
+    guess_keys, search_keys = jax.vmap(jax.random.split, out_axes=1)(keys)
+    guess = _guess(table.spread_seats(belief), table.spread_seats(whim), guess_keys)
     state, timestep = jax.tree.map(table.spread, (state, timestep))
     world = Model(
         look=lambda arrived, keys: _look(planner, config.discount, arrived, keys),
         step=lambda node, action, keys: _step(planner, node, action, keys),
     )
-    found = search(world, config, Arrived(state, timestep, wants), search_keys)
+    found = search(world, config, Arrived(state, timestep, guess), search_keys)
     visits, q = table.gathered(found.visits), table.gathered(found.q)
     return Plans(visits=jnp.sum(visits, axis=2), q=jnp.mean(q, axis=2))
+
+
+def _guess(belief: Float[Array, "search other goal"], whim: Float[Array, "search other"], keys: Key) -> Guess:
+    want_keys, whim_keys = jax.vmap(jax.random.split, out_axes=1)(keys)
+    # The greatest of log probability + Gumbel noise is a draw; the order of the rest is a draw without it.
+    wants = jnp.log(jnp.maximum(belief, 1e-9)) + drawn(jax.random.gumbel, want_keys, belief.shape)
+    return Guess(wants, drawn(jax.random.uniform, whim_keys, whim.shape) < whim)
 
 
 def _look(planner: Planner, discount: float, arrived: Arrived, keys: Key):
     """What the planner thinks of a moment, and what the others do in it."""
     table, seats, timestep = planner.table, planner.seats, arrived.timestep
-    is_wanted = _wanted(arrived.wants, table.others(wishes(table.models.goals, timestep).possible))
-    is_here = table.others(timestep.active)
-    told = jnp.where(is_here[..., None], is_wanted, 0.0).reshape(is_here.shape[0], -1)
+    is_wanted = _wanted(arrived.guess.wants, table.others(wishes(table.models.goals, timestep).possible))
+    has_goal = table.others(timestep.active) & ~arrived.guess.whim
+    told = jnp.where(has_goal[..., None], is_wanted, 0.0).reshape(has_goal.shape[0], -1)
     own_legal = table.own(timestep.legal, seats)
     errands = wishes(table.env.goals, timestep)
     possible, description = table.own(errands.possible, seats), table.own(errands.description, seats)
@@ -155,7 +168,7 @@ def _look(planner: Planner, discount: float, arrived: Arrived, keys: Key):
 
 def _node(planner: Planner, arrived: Arrived, is_wanted: Bool[Array, "search other goal"], keys: Key) -> Node:
     moves = _everyone(planner.table, _moves(planner, arrived, is_wanted, keys))
-    return Node(arrived.state, arrived.wants, moves)
+    return Node(arrived.state, arrived.guess, moves)
 
 
 def _moves(planner: Planner, arrived: Arrived, is_wanted: Bool[Array, "search other goal"], keys: Key):
@@ -167,6 +180,7 @@ def _moves(planner: Planner, arrived: Arrived, is_wanted: Bool[Array, "search ot
         "random": lambda: jnp.zeros(legal.shape),
         "self": lambda: _as_planner(planner, timestep, table.others(timestep.active)),
     }[table.company]()
+    logits = jnp.where(arrived.guess.whim[..., None], 0.0, logits)
     noise = drawn(jax.random.gumbel, keys, logits.shape)
     return jnp.argmax(jnp.where(legal, logits, ILLEGAL) + noise, axis=-1).astype(jnp.int32)
 
@@ -193,13 +207,14 @@ def _pursued(
         arrived, total, weight = carry
         key_sets = jax.vmap(lambda key: jax.random.split(jax.random.fold_in(key, time), 3), out_axes=1)(keys)
         timestep = arrived.timestep
-        is_wanted = _wanted(arrived.wants, table.others(wishes(table.models.goals, timestep).possible))
+        is_wanted = _wanted(arrived.guess.wants, table.others(wishes(table.models.goals, timestep).possible))
         node = _node(planner, arrived, is_wanted, key_sets[0])
         action = _errand_move(planner, timestep, goal, key_sets[1])
         arrived, reward, is_over = _step(planner, node, action, key_sets[2])
         return arrived, total + weight * reward, jnp.where(is_over, 0.0, weight * discount)
 
-    start = (arrived, jnp.zeros(arrived.wants.shape[0]), jnp.ones(arrived.wants.shape[0]))
+    searches = arrived.guess.whim.shape[0]
+    start = (arrived, jnp.zeros(searches), jnp.ones(searches))
     return jax.lax.fori_loop(0, planner.rollout, one_step, start)[1]
 
 
@@ -272,4 +287,4 @@ def _step(planner: Planner, node: Node, action: Int[Array, " search"], keys: Key
     step_keys = jax.vmap(lambda key: jax.random.split(key, action.shape[0] // len(seats)))(keys).ravel()
     state, after = jax.vmap(table.env.step)(node.state, joint, step_keys)
     reward, ended = table.own(after.reward, seats), table.own(after.terminated, seats)
-    return Arrived(state, after, node.wants), reward, ended
+    return Arrived(state, after, node.guess), reward, ended

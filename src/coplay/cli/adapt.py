@@ -113,13 +113,19 @@ def _cells(found: meetings.Adaptation) -> list[str]:
     low, high = found.interval or (None, None)
     told, model = found.oracle_goals or {}, found.opponent_model or {}
     return [
-        ", ".join(found.company),
+        _in_short(found.company),
         *map(_number, (found.random, found.best, found.raw, found.normalised)),
         f"{_number(low)} to {_number(high)}",
         _number(found.after_5_episodes),
         _number(told.get("normalised")),
         _number(model.get("skill"), 2),
     ]
+
+
+def _in_short(company: list[str]) -> str:
+    """`2 nearest_stag, nearest_hare` for three names."""
+    counts = {name: company.count(name) for name in company}
+    return ", ".join(name if count == 1 else f"{count} {name}" for name, count in counts.items())
 
 
 def _print(found: meetings.Adaptation) -> None:

@@ -1,11 +1,17 @@
 """`evaluate`: a run's players among themselves."""
 
 import argparse
+import dataclasses
 
 from coplay import runs
-from coplay.cli.output import print_json, print_table, refuse_rest, result
+from coplay.cli.output import print_json, print_table, result
+from coplay.cli.train import parse_overrides
 from coplay.errors import BadInput
-from coplay.experiment import parse_run
+from coplay.experiment import parse_run, with_overrides
+
+EPILOG = """settings of the run may be given as in `train`:
+  coplay evaluate zoo:hop_4h1s_4x4 --episodes 256 --trees 5 --simulations 200    the published budget
+  coplay evaluate zoo:hop_4h1s_4x4 --episodes 256 --acts network                 the same player, no search"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,11 +26,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def evaluate(arguments: argparse.Namespace, rest: list[str]) -> int:
-    refuse_rest(rest, ["json", "episodes", "seed", "greedy", "sample"])
     if arguments.episodes < 1:
         raise BadInput(f"--episodes {arguments.episodes} must be at least 1")
     reference = parse_run(arguments.run)
     run = runs.load(reference.path)
+    run = dataclasses.replace(run, experiment=with_overrides(run.experiment, parse_overrides(rest)))
     only = reference.seed if ":" in arguments.run.partition("@")[2] else None
     mode = "greedy" if arguments.greedy else "sample"
     score = runs.evaluate(run, arguments.episodes, mode, reference.best, arguments.seed, only)

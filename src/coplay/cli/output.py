@@ -11,6 +11,8 @@ from rich.table import Table
 
 from coplay.errors import BadInput, nearest
 
+WIDE = 1000  # characters
+
 people = Console(stderr=True, highlight=False, soft_wrap=True)  # progress and notes
 result = Console(highlight=False, soft_wrap=True)  # what was asked for
 
@@ -38,7 +40,10 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: st
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*[str(cell) for cell in row])
-    result.print(table)
+    if result.is_terminal:
+        result.print(table)
+    else:  # a file or a pipe has no width to keep to
+        Console(highlight=False, width=WIDE).print(table)
 
 
 def refuse_rest(rest: list[str], known: Iterable[str]) -> None:

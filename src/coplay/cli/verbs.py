@@ -38,6 +38,7 @@ VERBS = [
         "Score a run's players among themselves, per seat, with intervals.",
         evaluate.arguments,
         evaluate.evaluate,
+        evaluate.EPILOG,
     ),
     Verb(
         "adapt",

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 FLOOR = 0.02  # share of chance in every likelihood, so that one surprise never kills a goal
+SUREST = 0.999  # that somebody acts on a whim
 NEVER = -1e9  # log of a probability that is 0
 
 
@@ -25,6 +26,23 @@ def after_action(
     """Bayes' rule: b(g) <- b(g) * pi(a | o, g) / Z (b_ij and pi_w in the paper)."""
     likelihood = jnp.sum(jnp.where(_one_hot(action, policy.shape[1])[None, :], policy, 0.0), axis=1)
     return jax.nn.log_softmax(log_belief + jnp.log(jnp.maximum(likelihood, 1e-12)))
+
+
+def whim_after_action(
+    whim: Float[Array, ""],
+    log_belief: Float[Array, " goal"],
+    policy: Float[Array, "goal action"],
+    legal: Bool[Array, " action"],
+    action: Int[Array, ""],
+) -> Float[Array, ""]:
+    """Bayes' rule for the chance that a player acts on a whim: anything that is legal, for no goal at all.
+
+    `log_belief` is what it wants if it wants something. Never quite sure, so that it can change back.
+    """
+    taken = _one_hot(action, policy.shape[1])
+    for_goals = jnp.sum(jnp.exp(log_belief)[:, None] * jnp.where(taken[None, :], policy, 0.0))
+    by_whim = whim / jnp.maximum(jnp.sum(legal), 1)
+    return jnp.minimum(by_whim / jnp.maximum(by_whim + (1.0 - whim) * for_goals, 1e-12), SUREST)
 
 
 def over_possible(log_belief: Float[Array, " goal"], possible: Bool[Array, " goal"]) -> Float[Array, " goal"]:

@@ -1,44 +1,70 @@
 """What players carry in mind about each other: beliefs of every seat about everyone who sits after it.
 
 Beliefs move when something was seen (`watched`), before any reset, so that the end of an episode counts;
-what is kept between episodes lies with the pair and starts afresh with new company.
+what is kept between episodes lies with the pair and starts afresh with new company. Beside what another one
+wants there is the chance that it wants nothing and acts on a whim; otherwise every stumble of a random
+player would be taken, and remembered, for a wish.
 """
 
 import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from coplay.opponents.belief import after_action, after_showing, floored, over_possible
+from coplay.opponents.belief import (
+    after_action,
+    after_showing,
+    floored,
+    over_possible,
+    whim_after_action,
+)
 from coplay.opponents.between import Between, Episode
 from coplay.opponents.goal_policy import Models, Wishes, policies, wishes
 from coplay.opponents.goals import UNKNOWN
 from coplay.types import PyTree, TimeStep, Transition, pytree
 
+WHIM_STAYS = 0.9  # share of an episode's last word on whims that the next one begins with
+
+
+class Habits(NamedTuple):
+    """How minds are made up."""
+
+    between: Between  # what is kept from one episode to the next
+    within: bool = True  # without it, beliefs stay through an episode what they were at its start
+    whim: float = 0.0  # chance at first that a player wants nothing
+
 
 @pytree
 class Mind:
-    log_belief: Float[Array, "env seat other goal"]  # in this episode
+    log_belief: Float[Array, "env seat other goal"]  # in this episode, of those who want something
+    whim: Float[Array, "env seat other"]  # chance that it wants nothing
     kept: PyTree  # [env, seat, other, ...]: between episodes
     label: Int[Array, "env seat other"]  # the last goal given away in this episode, or UNKNOWN
     shown: Int[Array, "env seat other"]  # how many were
 
 
-def open_mind(between: Between, num_envs: int, num_seats: int, num_others: int) -> Mind:
+def open_mind(habits: Habits, num_envs: int, num_seats: int, num_others: int) -> Mind:
     """With new company."""
     pairs = (num_envs, num_seats, num_others)
-    kept = jax.tree.map(lambda x: jnp.broadcast_to(x, (*pairs, *x.shape)), between.start())
-    prior = _per_pair(between.prior)(kept)
-    return Mind(jnp.log(prior), kept, jnp.full(pairs, UNKNOWN, jnp.int32), jnp.zeros(pairs, jnp.int32))
+    kept = jax.tree.map(lambda x: jnp.broadcast_to(x, (*pairs, *x.shape)), habits.between.start())
+    return Mind(
+        log_belief=jnp.log(_per_pair(habits.between.prior)(kept)),
+        whim=jnp.full(pairs, habits.whim),
+        kept=kept,
+        label=jnp.full(pairs, UNKNOWN, jnp.int32),
+        shown=jnp.zeros(pairs, jnp.int32),
+    )
 
 
-def _per_pair(function):
+def _per_pair(function: Callable) -> Callable:
     return jax.vmap(jax.vmap(jax.vmap(function)))
 
 
 def beliefs(models: Models, mind: Mind, wished: Wishes) -> Float[Array, "env seat other goal"]:
-    """Probabilities over the goals that can still be had."""
+    """Probabilities over the goals that can still be had, for whoever wants something."""
     possible = wished.possible[:, models.others]
     return jnp.exp(_per_pair(over_possible)(mind.log_belief, possible))
 
@@ -46,23 +72,21 @@ def beliefs(models: Models, mind: Mind, wished: Wishes) -> Float[Array, "env sea
 def watched(
     models: Models,
     weights: PyTree,
-    between: Between,
+    habits: Habits,
     mind: Mind,
     transition: Transition,
     shown: Int[Array, "env agent"],
-    within: bool = True,
 ) -> Mind:
-    """After a step: Bayes' rule for everyone still in the game; at an episode's end, what is kept of it.
-
-    Without `within`, beliefs stay through an episode what they were at its start.
-    """
-    before = transition.before
+    """After a step: Bayes' rule for everyone still in the game; at an episode's end, what is kept of it."""
+    before, between = transition.before, habits.between
     wished = wishes(models.goals, before)
     policy = policies(models, weights, before, wished)
     action = transition.decision.action[:, models.others]
     prior = _per_pair(over_possible)(mind.log_belief, wished.possible[:, models.others])
-    policy = _per_pair(floored)(policy, before.legal[:, models.others])
+    legal = before.legal[:, models.others]
+    policy = _per_pair(floored)(policy, legal)
     moved = _per_pair(after_action)(prior, policy, action)
+    whim = _per_pair(whim_after_action)(mind.whim, prior, policy, legal, action)
     is_in = before.active[:, models.others]
     told = jnp.where(is_in, shown[:, models.others], UNKNOWN)
     has_told = told != UNKNOWN
@@ -73,24 +97,27 @@ def watched(
         moved = jnp.where(has_told[..., None], _per_pair(after_showing)(moved, left, chance), moved)
     mind = dataclasses.replace(
         mind,
-        log_belief=jnp.where(is_in[..., None] & within, moved, mind.log_belief),
+        log_belief=jnp.where(is_in[..., None] & habits.within, moved, mind.log_belief),
+        whim=jnp.where(is_in & habits.within, whim, mind.whim),
         label=jnp.where(has_told, told, mind.label),
         shown=count,
     )
-    return _turned_over(between, mind, _is_over(transition.after))
+    return _turned_over(habits, mind, _is_over(transition.after))
 
 
 def _is_over(after: TimeStep) -> Array:
     return after.truncated | jnp.all(after.terminated, axis=-1)
 
 
-def _turned_over(between: Between, mind: Mind, is_over) -> Mind:
+def _turned_over(habits: Habits, mind: Mind, is_over) -> Mind:
     """Where an episode has ended: keep what it told, and begin the next with the prior that follows."""
+    between = habits.between
     kept = _per_pair(lambda kept, *told: between.keep(kept, Episode(*told)))(
         mind.kept, mind.label, jnp.exp(mind.log_belief), mind.shown
     )
     fresh = Mind(
         log_belief=jnp.log(jnp.maximum(_per_pair(between.prior)(kept), 1e-9)),
+        whim=WHIM_STAYS * mind.whim + (1.0 - WHIM_STAYS) * habits.whim,
         kept=kept,
         label=jnp.full_like(mind.label, UNKNOWN),
         shown=jnp.zeros_like(mind.shown),
