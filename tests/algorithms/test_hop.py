@@ -9,13 +9,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from coplay.algorithms.hop import (
-    HOPConfig,
-    _parts,
-    _teachers,
-    _think,
-    hop,
-)
+from coplay.algorithms.hop import _parts, _teachers, _think, hop
+from coplay.algorithms.hop_config import HOPConfig
 from coplay.algorithms.opponent_stage import _labels, _played, _rows
 from coplay.algorithms.orders import DRAWS, FREE, WHIM, drawn_orders
 from coplay.algorithms.ppo import Plan

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 
-from coplay.algorithms.hop import HOPConfig
+from coplay.algorithms.hop_config import HOPConfig
 from coplay.algorithms.pursuit import _drawn_goals, _rows, boltzmann_logits, pursuit_of, q_values
 from coplay.algorithms.sharing import PER_AGENT
 from coplay.envs import make_game

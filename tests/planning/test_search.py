@@ -157,6 +157,16 @@ def test_an_untried_action_is_worth_its_node_and_not_nothing():
     assert_allclose(found.q, 5.0)
 
 
+def test_the_published_q_pulls_what_was_never_tried_to_nothing():
+    # All moves pay 5. By the node's value they are tried in turn; as published, the first one tried gets all.
+    model, state = bandit([5.0, 5.0, 5.0], value=5.0)
+    spread = search(model, SearchConfig(simulations=12), state, jax.random.key(0)[None])
+    assert_array_equal(spread.visits, 4)
+    config = SearchConfig(simulations=12, q_mode="reference")
+    stuck = search(model, config, state, jax.random.key(0)[None])
+    assert_array_equal(np.sort(stuck.visits, axis=1), [[0, 0, 12]] * 4)
+
+
 def test_equal_moves_are_told_apart_by_the_key():
     model, state = bandit([1.0] * 8)
     first = [

@@ -11,7 +11,7 @@ followed). When it is scored, a player searches (`planning`).
 """
 
 import dataclasses
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -21,10 +21,11 @@ from jaxtyping import Array, Bool, Float, Int
 
 from coplay.algorithms import actor_critic
 from coplay.algorithms.actor_critic import ActorCritic
+from coplay.algorithms.hop_config import HOPConfig
 from coplay.algorithms.hop_search import Planner, Plans, Table, plan
 from coplay.algorithms.opponent_stage import opponent_stage
 from coplay.algorithms.orders import DRAWS, FREE, WHIM, drawn_orders, renewed
-from coplay.algorithms.ppo import Plan, PPOConfig, ppo_stage
+from coplay.algorithms.ppo import Plan, ppo_stage
 from coplay.algorithms.pursuit import (
     Pursuit,
     ordered_goal,
@@ -55,71 +56,6 @@ from coplay.types import (
     pytree,
     stream,
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class HOPConfig(PPOConfig):
-    model_hidden: tuple[int, ...] = (64, 64)  # widths of the co-players' models
-    model_learning_rate: float = 1e-3
-    model_epochs: int = 2  # passes over each labelled round
-    model_minibatches: int = 32  # in each pass, at most; small ones, for there is much to learn
-    model_rows: Literal["orders", "everyone"] = "orders"  # of our own seats: under orders only, or all
-    models: Literal["goals", "direct"] = "goals"  # told what a co-player is after, or not
-    within: Literal["bayes", "none"] = "bayes"  # how beliefs move in an episode
-    between: Literal["counters", "average", "removal_count", "sticky", "weighed", "none"] = (
-        "weighed"  # memory between episodes
-    )
-    whim: float = 0.05  # chance at first that a co-player wants nothing and does anything
-    ordered_games: float = 0.75  # share of games in which some seats follow orders
-    new_company: float = 0.1  # chance that an episode begins with new orders and open minds
-    pursuit_discount: float = 0.8  # haste: without it any way there is as good
-    pursuit_temperature: float = 0.05  # of carrying out orders, as a share of the best Q
-    pursuit_learning_rate: float = 1e-3
-    pursuit_epochs: int = 2
-    pursuit_minibatches: int = 32
-    minibatches: int = 16  # many small steps, for trees ask the critic at every leaf
-    discount: float = 0.95
-    value_normalisation: bool = False  # trees need values on the game's own scale
-    value_clip: float | None = None
-    acts: Literal["search", "network"] = "search"  # when it counts
-    trees: int = 3  # drawn guesses at what the others want, for each decision
-    simulations: int = 32  # walks in each tree
-    exploration: float = 1.0  # c of pUCT
-    company: Literal["models", "random", "self"] = "models"  # who acts for the others in a search
-    searched_games: float = 0.25  # share of games in which free seats plan their moves while learning
-    searched_trees: int = 1
-    searched_simulations: int = 16
-    search_weight: float = 1.0  # of following the search where it decided
-    open_prior: float = 0.5  # share of chance in what a search tries first, the rest is the policy's
-    search_depth: int = 32  # a walk ends here with the critic's value
-    leaf: Literal["critic", "rollout"] = "critic"  # rollout: played on towards each goal, no critic asked
-    rollout_steps: int = 12
-    root: Literal["puct", "gumbel"] = "puct"
-    choose: Literal["visits", "visited_q"] = "visits"  # never an action that no tree has tried
-
-    def __post_init__(self):
-        super().__post_init__()
-        passes = ("model_epochs", "model_minibatches", "pursuit_epochs", "pursuit_minibatches")
-        for name in ("trees", "searched_trees", "rollout_steps", *passes):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
-        if self.network != "mlp" or self.parameters != "per_agent" or self.value_normalisation:
-            raise ValueError("hop has network='mlp', parameters='per_agent' and value_normalisation=false")
-        _ = self.search  # checks itself
-        shares = ("whim", "ordered_games", "new_company", "pursuit_discount", "open_prior", "searched_games")
-        for name in shares:
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name}={getattr(self, name)} must lie between 0 and 1")
-
-    @property
-    def search(self) -> SearchConfig:
-        return SearchConfig(
-            simulations=self.simulations,
-            exploration=self.exploration,
-            discount=self.discount,
-            max_depth=self.search_depth,
-            root=self.root,
-        )
 
 
 @pytree

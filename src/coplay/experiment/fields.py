@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from coplay.algorithms import ALGORITHMS
-from coplay.algorithms.hop import HOPConfig
+from coplay.algorithms.hop_config import HOPConfig
 from coplay.algorithms.ppo import MAPPOConfig, PPOConfig
 from coplay.envs import option_names
 from coplay.errors import BadInput, nearest

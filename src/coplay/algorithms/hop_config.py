@@ -1,0 +1,74 @@
+"""The settings of HOP, with the ablations and the published forms as options."""
+
+import dataclasses
+from typing import Literal
+
+from coplay.algorithms.ppo import PPOConfig
+from coplay.planning.search import SearchConfig
+
+Memory = Literal["counters", "average", "removal_count", "sticky", "weighed", "none"]
+
+
+@dataclasses.dataclass(frozen=True)
+class HOPConfig(PPOConfig):
+    model_hidden: tuple[int, ...] = (64, 64)  # widths of the co-players' models
+    model_learning_rate: float = 1e-3
+    model_epochs: int = 2  # passes over each labelled round
+    model_minibatches: int = 32  # in each pass, at most; small ones, for there is much to learn
+    model_rows: Literal["orders", "everyone"] = "orders"  # of our own seats: under orders only, or all
+    models: Literal["goals", "direct"] = "goals"  # told what a co-player is after, or not
+    within: Literal["bayes", "none"] = "bayes"  # how beliefs move in an episode
+    between: Memory = "weighed"  # what is kept of a co-player from one episode to the next
+    whim: float = 0.05  # chance at first that a co-player wants nothing and does anything
+    ordered_games: float = 0.75  # share of games in which some seats follow orders
+    new_company: float = 0.1  # chance that an episode begins with new orders and open minds
+    pursuit_discount: float = 0.8  # haste: without it any way there is as good
+    pursuit_temperature: float = 0.05  # of carrying out orders, as a share of the best Q
+    pursuit_learning_rate: float = 1e-3
+    pursuit_epochs: int = 2
+    pursuit_minibatches: int = 32
+    minibatches: int = 16  # many small steps, for trees ask the critic at every leaf
+    discount: float = 0.95
+    value_normalisation: bool = False  # trees need values on the game's own scale
+    value_clip: float | None = None
+    acts: Literal["search", "network"] = "search"  # when it counts
+    trees: int = 3  # drawn guesses at what the others want, for each decision
+    simulations: int = 32  # walks in each tree
+    exploration: float = 1.0  # c of pUCT
+    company: Literal["models", "random", "self"] = "models"  # who acts for the others in a search
+    searched_games: float = 0.25  # share of games in which free seats plan their moves while learning
+    searched_trees: int = 1
+    searched_simulations: int = 16
+    search_weight: float = 1.0  # of following the search where it decided
+    open_prior: float = 0.5  # share of chance in what a search tries first, the rest is the policy's
+    search_depth: int = 32  # a walk ends here with the critic's value
+    leaf: Literal["critic", "rollout"] = "critic"  # rollout: played on towards each goal, no critic asked
+    rollout_steps: int = 12
+    root: Literal["puct", "gumbel"] = "puct"
+    q_mode: Literal["value", "reference"] = "value"  # in a tree, of actions not tried: the node's value, or 0
+    choose: Literal["visits", "visited_q"] = "visits"  # never an action that no tree has tried
+
+    def __post_init__(self):
+        super().__post_init__()
+        passes = ("model_epochs", "model_minibatches", "pursuit_epochs", "pursuit_minibatches")
+        for name in ("trees", "searched_trees", "rollout_steps", *passes):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        if self.network != "mlp" or self.parameters != "per_agent" or self.value_normalisation:
+            raise ValueError("hop has network='mlp', parameters='per_agent' and value_normalisation=false")
+        _ = self.search  # checks itself
+        shares = ("whim", "ordered_games", "new_company", "pursuit_discount", "open_prior", "searched_games")
+        for name in shares:
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name}={getattr(self, name)} must lie between 0 and 1")
+
+    @property
+    def search(self) -> SearchConfig:
+        return SearchConfig(
+            simulations=self.simulations,
+            exploration=self.exploration,
+            discount=self.discount,
+            max_depth=self.search_depth,
+            root=self.root,
+            q_mode=self.q_mode,
+        )
