@@ -181,11 +181,14 @@ def _print_curve(found: meetings.Adaptation) -> None:
 def anchors_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("game", help="a name from `coplay games`")
     parser.add_argument("--against", help="one company only (default: the teams of the docs)")
+    parser.add_argument("--steps", type=int, help="of each best response (default: as PPO is shipped)")
     parser.add_argument("--write", help="table to keep them in (default: the user's cache)")
 
 
 def anchors(arguments: argparse.Namespace, rest: list[str]) -> int:
     """Measure, print and keep what random play and a best response earn."""
+    if arguments.steps is not None and arguments.steps < 1:
+        raise BadInput(f"--steps {arguments.steps} must be at least 1")
     prepare(2)
     small_rows = {"observation": "entities"} if "observation" in option_names(arguments.game) else {}
     experiment = experiments.Experiment(game=arguments.game, game_options=small_rows)
@@ -197,7 +200,7 @@ def anchors(arguments: argparse.Namespace, rest: list[str]) -> int:
     rows = []
     for team in teams:
         began, names = time.perf_counter(), split_names(team)
-        found = meetings.measure_anchors(built, names, 0, people.print)
+        found = meetings.measure_anchors(built, names, 0, people.print, arguments.steps)
         wanted = tables.situation(built.env, names, built.env.num_agents - len(names))
         tables.keep(wanted, found, Path(arguments.write) if arguments.write else None)
         rows.append((team, found, time.perf_counter() - began))

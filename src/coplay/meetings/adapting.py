@@ -47,7 +47,7 @@ class Adaptation:
     curve: list[float]  # mean return of episode 1, 2, ...
     change: dict[str, float] | None  # of a company that changes: before, after, share of the best
     opponent_model: dict[str, float] | None  # means over seeds
-    belief: dict[str, Any] | None  # in the true goal, by step of the episode; of the first seed
+    belief: dict[str, Any] | None  # in the true goal, by step of the episode; means over seeds
     steps_to_90: float | None
     oracle_goals: dict[str, float | None] | None  # the same players, told what everyone is after
     per_seed: list[float]
@@ -152,7 +152,7 @@ def _summary(
     curves = [figures.curve(one, protocol) for one in each]
     curve = np.mean([c[: min(map(len, curves))] for c in curves], axis=0)
     seat = table.focal_seats[0]
-    belief = figures.belief_figures(played[0].seen, seat)
+    belief = _believed(played, seat)
     return Adaptation(
         run=focal.name,
         company=list(table.names),
@@ -209,6 +209,22 @@ def _change(table: Table, curve: np.ndarray, anchors: Anchors) -> dict[str, floa
         "next_20": later,
         "share_of_best": later / anchors.best,
     }
+
+
+def _believed(played: list[Played], seat: int) -> dict[str, Any] | None:
+    """How sure they were of what the others are truly after, as a mean over seeds."""
+    found = [one for one in (figures.belief_figures(p.seen, seat) for p in played) if one is not None]
+    if not found:
+        return None
+    by_step = zip(*[one["in_true_goal"] for one in found], strict=True)
+    means = {name: _mean_of([one[name] for one in found]) for name in found[0] if name != "in_true_goal"}
+    return {"in_true_goal": [_mean_of(values) for values in by_step], **means}
+
+
+def _mean_of(values: Sequence[float | None]) -> float | None:
+    """Of those that are there."""
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
 
 
 def _foreseen(table: Table, played: list[Played]) -> dict[str, float] | None:

@@ -62,27 +62,32 @@ class Quarters(runs.Watcher):
             self.say(f"  {25 * quarter}% of {progress.total_steps:,} steps")
 
 
-def measure_anchors(built: Built, names: Sequence[str], seat: int, say: Say) -> Anchors:
-    """A uniform player in the focal seats, and PPO learners trained there to convergence."""
+def measure_anchors(
+    built: Built, names: Sequence[str], seat: int, say: Say, steps: int | None = None
+) -> Anchors:
+    """A uniform player in the focal seats, and PPO learners trained there to convergence.
+
+    Without `steps` they train for as long as the shipped experiment of that game.
+    """
     env, protocol = built.env, Protocol()
     table = sit_down(env, names, seat)
     say(f"random play with {', '.join(names)}")
     uniform = scripted(random_player(env), env, table.focal_seats)
     random = _mean_score(table, uniform, uniform.init(jax.random.key(0)), protocol)
-    experiment = _best_response(built, table)
+    experiment = _best_response(built, table, steps)
     with tempfile.TemporaryDirectory() as folder:
-        steps = experiment.rollout.total_steps
-        say(f"PPO with {', '.join(names)}: {BEST_OF} seeds of {steps:,} steps")
+        total = experiment.rollout.total_steps
+        say(f"PPO with {', '.join(names)}: {BEST_OF} seeds of {total:,} steps")
         run = runs.train(experiment, Path(folder) / "best", Quarters(say))
         learned = open_focal(str(run.path), {})
     scores = []
     for algorithm in (learned.algorithm(table.focal_seats), greedy(learned.algorithm(table.focal_seats))):
         scores += [_mean_score(table, algorithm, params, protocol) for params in learned.params]
-    how = f"PPO, {steps:,} steps, best of {BEST_OF} seeds, drawn or likeliest actions"
+    how = f"PPO, {total:,} steps, best of {BEST_OF} seeds, drawn or likeliest actions"
     return Anchors(random, max(scores), how)
 
 
-def _best_response(built: Built, table: Table) -> Experiment:
+def _best_response(built: Built, table: Table, steps: int | None) -> Experiment:
     """The shipped PPO experiment of that game, or PPO as it comes, with learners in the focal seats only."""
     given = built.experiment
     shipped = f"ppo_{given.game}"
@@ -96,6 +101,7 @@ def _best_response(built: Built, table: Table) -> Experiment:
         game_options=given.game_options,
         lineup=tuple(lineup),
         seeds=BEST_OF,
+        rollout=dataclasses.replace(base.rollout, total_steps=steps or base.rollout.total_steps),
         evaluation=dataclasses.replace(base.evaluation, every=0),
         saving=dataclasses.replace(base.saving, tensorboard=False),
     )
