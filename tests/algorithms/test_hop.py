@@ -236,6 +236,22 @@ def test_without_within_beliefs_keep_through_an_episode_what_they_were_at_its_st
     assert not np.array_equal(moved.mind.log_belief, start)
 
 
+@pytest.mark.parametrize(("between", "expected"), [("weighed", 0.9 * 0.6 + 0.1 * 0.05), ("none", 0.05)])
+def test_what_was_thought_of_whims_lasts_into_the_next_episode_where_anything_does(between, expected):
+    env, (_, params, first, _) = game(), rounds()
+    player = hop(env, SEATS, dataclasses.replace(CONFIG, between=between), PLAN)
+    memory = player.remember(16)
+    memory = dataclasses.replace(
+        memory, mind=dataclasses.replace(memory.mind, whim=jnp.full_like(memory.mind.whim, 0.6))
+    )
+    last = jax.tree.map(lambda x: x[0], first.steps)
+    gone = dataclasses.replace(last.before, active=jnp.zeros_like(last.before.active))
+    over = dataclasses.replace(last.after, truncated=jnp.ones_like(last.after.truncated))
+    last = dataclasses.replace(last, before=gone, after=over)
+    whim = compiled(player.watch)(params, memory, last).mind.whim
+    assert_allclose(whim, expected, rtol=1e-5)
+
+
 def test_a_search_among_those_who_want_nothing_does_not_ask_their_models():
     _, params, actor = searched()
     last = params["opponents"].own["group"].layers[-1].bias

@@ -110,8 +110,7 @@ def _parts(env: Environment, seats: tuple[int, ...], config: HOPConfig):
         env, seats, config, views, notice=lambda *_: {}, notes=notes
     )
     pursuit, init_pursuit = pursuit_of(env, seats, config, policy.sharing)
-    habits = Habits(BETWEEN[config.between](num_goals), config.within == "bayes", config.whim)
-    parts = Parts(env, seats, config, models, habits, policy, pursuit)
+    parts = Parts(env, seats, config, models, _habits(config, num_goals), policy, pursuit)
 
     def notice(params, memory: HOPMemory, timestep: TimeStep):
         return _notes(parts, memory, timestep)
@@ -122,6 +121,12 @@ def _parts(env: Environment, seats: tuple[int, ...], config: HOPConfig):
         return policy.sharing.pack(policy.sharing.init(init_models, key, len(seats)), {})
 
     return parts, {"opponents": init_opponents, "policy": init_policy, "pursuit": init_pursuit}
+
+
+def _habits(config: HOPConfig, num_goals: int) -> Habits:
+    remembers = {"whim_stays": 0.0} if config.between == "none" else {}
+    between = BETWEEN[config.between](num_goals)
+    return Habits(between, within=config.within == "bayes", whim=config.whim, **remembers)
 
 
 # --- what networks read --------------------------------------------------------------------------

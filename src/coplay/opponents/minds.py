@@ -26,8 +26,6 @@ from coplay.opponents.goal_policy import Models, Wishes, policies, wishes
 from coplay.opponents.goals import UNKNOWN
 from coplay.types import PyTree, TimeStep, Transition, pytree
 
-WHIM_STAYS = 0.9  # share of an episode's last word on whims that the next one begins with
-
 
 class Habits(NamedTuple):
     """How minds are made up."""
@@ -35,6 +33,7 @@ class Habits(NamedTuple):
     between: Between  # what is kept from one episode to the next
     within: bool = True  # without it, beliefs stay through an episode what they were at its start
     whim: float = 0.0  # chance at first that a player wants nothing
+    whim_stays: float = 0.9  # share of an episode's last word on it that the next one begins with
 
 
 @pytree
@@ -117,7 +116,7 @@ def _turned_over(habits: Habits, mind: Mind, is_over) -> Mind:
     )
     fresh = Mind(
         log_belief=jnp.log(jnp.maximum(_per_pair(between.prior)(kept), 1e-9)),
-        whim=WHIM_STAYS * mind.whim + (1.0 - WHIM_STAYS) * habits.whim,
+        whim=habits.whim_stays * mind.whim + (1.0 - habits.whim_stays) * habits.whim,
         kept=kept,
         label=jnp.full_like(mind.label, UNKNOWN),
         shown=jnp.zeros_like(mind.shown),
