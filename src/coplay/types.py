@@ -65,7 +65,9 @@ class Thoughts:
     order they sit after a player, and a player that tells nothing has -1 or NaN in its place."""
 
     goal: Int[Array, "*batch agent"] | tuple[()] = ()  # what it is after, a place in env.goals
-    belief: Float[Array, "*batch agent other goal"] | tuple[()] = ()  # what the others are after
+    belief: (
+        Float[Array, "*batch agent other goal"] | tuple[()]
+    ) = ()  # what others want; the rest to 1: nothing
     prediction: Float[Array, "*batch agent other action"] | tuple[()] = ()  # what they will do now
 
 

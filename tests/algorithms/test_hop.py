@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from coplay.algorithms.hop import _parts, _teachers, _think, hop
+from coplay.algorithms.hop import _notes, _parts, _teachers, _think, hop, most_visited
 from coplay.algorithms.hop_config import HOPConfig
+from coplay.algorithms.hop_search import Plans
 from coplay.algorithms.opponent_stage import _labels, _played, _rows
 from coplay.algorithms.orders import DRAWS, FREE, WHIM, drawn_orders
 from coplay.algorithms.ppo import Plan
@@ -215,6 +216,8 @@ CHANGES = [{"company": "random"}, {"company": "self"}, {"models": "direct"}, {"l
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: "-".join(change.values()))
 def test_each_ablation_changes_what_a_search_finds(change):
     decide, params, actor = searched()
+    decided = jax.tree.map(lambda x: 30.0 * x, params["opponents"])  # models that know what they expect
+    params = params | {"opponents": decided}
     base = decide(params)
     player = as_played(hop(game(), SEATS, dataclasses.replace(CONFIG, **change), PLAN))
     other = compiled(lambda: player.act(params, actor.memory, actor.timestep, actor.env_state, KEY)[1])()
@@ -274,6 +277,12 @@ def test_a_search_among_those_who_want_nothing_does_not_ask_their_models():
     assert_allclose(found(bent, 1.0).thoughts.belief, 0.0, atol=1e-6)
 
 
+def test_the_most_visited_is_chosen_and_q_decides_among_equals():
+    visits = jnp.array([[[40.0, 40.0, 16.0], [50.0, 30.0, 16.0], [60.0, 20.0, 16.0]]])
+    plans = Plans(visits=visits, q=jnp.array([[[1.0, 2.0, 9.0], [1.0, 2.0, 9.0], [1.0, 2.0, 9.0]]]))
+    assert_array_equal(most_visited(plans, 3), [[1, 0, 0]])
+
+
 def test_direct_models_are_told_no_goal():
     parts, _ = _parts(game(), SEATS, dataclasses.replace(CONFIG, models="direct"))
     _, params, first, _ = rounds()
@@ -307,10 +316,15 @@ def test_a_leaf_is_worth_the_best_of_being_free_and_of_every_errand_that_can_be_
 
 def test_who_is_told_is_certain_and_who_is_not_goes_on_believing():
     algorithm, _, first, _ = rounds()
+    parts, _ = _parts(game(), SEATS, CONFIG)
     memory = jax.tree.map(lambda x: x[0], first.memory)
     goals = jnp.broadcast_to(jnp.array([UNKNOWN, 0, 1, UNKNOWN]), (16, 4))
-    told = np.exp(np.asarray(algorithm.told(memory, goals).mind.log_belief))
-    assert_allclose(told[:, 0], np.broadcast_to([[1, 0], [0, 1], [0.5, 0.5]], (16, 3, 2)))
+    told = algorithm.told(memory, goals)
+    assert_array_equal(told.mind.log_belief, memory.mind.log_belief)  # what was seen goes on for itself
+    timestep = jax.tree.map(lambda x: x[0], first.steps.before)
+    notes = compiled(lambda memory: _notes(parts, memory, timestep))(told)
+    assert_allclose(notes["belief"][:, 0], np.broadcast_to([[1, 0], [0, 1], [0.5, 0.5]], (16, 3, 2)))
+    assert_allclose(notes["whim"][:, 0], np.broadcast_to([0, 0, 0.05], (16, 3)))
 
 
 def test_of_our_own_seats_only_those_under_orders_teach_the_models():

@@ -90,6 +90,14 @@ def test_players_may_go_on_learning_where_they_are(capsys, run):
     assert found["learning"] == ["focal"]
     assert found["steps"] == 11 * 35
     assert len(found["curve"]) >= 11
+    stuck = [*few, "--learning", "focal", "--learning_rate", 1e-9]
+    assert as_json(capsys, "adapt", f"{run.path}@last:1", *stuck)["curve"] != found["curve"]
+
+
+def test_settings_can_be_tried_in_an_evaluation_and_what_only_training_reads_is_refused(capsys, run):
+    assert as_json(capsys, "evaluate", run.path, "--episodes", 16, "--horizon", 3)["length"] <= 3
+    assert main(["evaluate", str(run.path), "--num_envs", "32"]) == 2
+    assert "rollout change nothing" in capsys.readouterr().err
 
 
 def test_adapt_sums_up_the_shipped_companies(capsys, run, monkeypatch):

@@ -84,6 +84,7 @@ def run(tmp_path_factory):
 
 def went_on(run, *parts):
     rounds = {"rollout.num_envs": 8, "rollout.num_steps": 10, "rollout.sequence_length": 10}
+    rounds |= {"learning_rate": 0.05}  # so that one round shows
     focal = open_focal(f"{run.path}@last:0", rounds)
     table = sit_down(focal.built.env, (f"{run.path}@last:1",) * 3, 0, rounds)
     meeting = table._replace(learning=Learning(parts, 10, 10)).with_focal(focal.algorithm(table.focal_seats))

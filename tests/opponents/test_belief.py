@@ -14,24 +14,34 @@ from coplay.opponents.belief import (
     whim_after_action,
 )
 
+BOTH = jnp.array([True, True])
+
 
 def test_a_belief_follows_bayes_rule():
     # Prior 0.5 each, likelihoods 0.8 and 0.2: posterior 0.8 and 0.2.
     policy = jnp.array([[0.8, 0.2], [0.2, 0.8]])
-    posterior = jnp.exp(after_action(jnp.log(jnp.array([0.5, 0.5])), policy, jnp.int32(0)))
+    posterior = jnp.exp(after_action(jnp.log(jnp.array([0.5, 0.5])), policy, BOTH, jnp.int32(0)))
     assert_allclose(posterior, [0.8, 0.2], rtol=1e-6)
+
+
+def test_of_a_goal_that_cannot_be_had_nothing_is_learned():
+    # Between the first two goals Bayes' rule holds: 0.1 * 0.8 to 0.2 * 0.2. The third keeps its 0.7.
+    policy = jnp.array([[0.8, 0.2], [0.2, 0.8], [0.0, 1.0]])
+    prior, possible = jnp.log(jnp.array([0.1, 0.2, 0.7])), jnp.array([True, True, False])
+    posterior = jnp.exp(after_action(prior, policy, possible, jnp.int32(0)))
+    assert_allclose(posterior, [0.3 * 8 / 12, 0.3 * 4 / 12, 0.7], rtol=1e-5)
 
 
 def test_a_belief_stays_put_when_every_goal_explains_the_action_equally():
     prior = jnp.log(jnp.array([0.7, 0.3]))
     policy = jnp.array([[0.6, 0.4], [0.6, 0.4]])
-    assert_allclose(after_action(prior, policy, jnp.int32(1)), prior, rtol=1e-6)
+    assert_allclose(after_action(prior, policy, BOTH, jnp.int32(1)), prior, rtol=1e-6)
 
 
 def test_one_surprise_never_kills_a_goal():
     policy = floored(jnp.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]), jnp.array([True, True, False]))
     assert_allclose(policy, [[1 - FLOOR / 2, FLOOR / 2, 0.0], [FLOOR / 2, 1 - FLOOR / 2, 0.0]])
-    posterior = jnp.exp(after_action(jnp.log(jnp.array([0.5, 0.5])), policy, jnp.int32(0)))
+    posterior = jnp.exp(after_action(jnp.log(jnp.array([0.5, 0.5])), policy, BOTH, jnp.int32(0)))
     assert posterior[1] > 0.005
 
 
@@ -69,8 +79,9 @@ def test_beliefs_are_finite_whatever_is_seen():
     log_belief = jnp.log(jnp.array([0.5, 0.5]))
     for _ in range(200):
         policy = floored(jnp.eye(2)[rng.permutation(2)], jnp.ones(2, bool))
-        log_belief = after_action(log_belief, policy, jnp.int32(rng.integers(2)))
-        log_belief = over_possible(log_belief, jnp.asarray(rng.random(2) < 0.9))
+        possible = jnp.asarray(rng.random(2) < 0.9)
+        log_belief = after_action(log_belief, policy, possible, jnp.int32(rng.integers(2)))
+        assert np.isfinite(over_possible(log_belief, possible)).all()
     assert np.isfinite(log_belief).all()
     assert_allclose(jax.nn.logsumexp(log_belief), 0.0, atol=1e-5)
 

@@ -36,7 +36,7 @@ from coplay.algorithms.pursuit import (
 )
 from coplay.algorithms.targets import Lesson, in_the_game, usual_lesson
 from coplay.errors import BadInput
-from coplay.opponents.belief import NEVER
+from coplay.opponents.belief import evenly
 from coplay.opponents.between import BETWEEN
 from coplay.opponents.goal_policy import Models, idling, models_of, policies, sights, wishes
 from coplay.opponents.goals import UNKNOWN, shown_goals
@@ -62,6 +62,7 @@ from coplay.types import (
 class HOPMemory:
     mind: Mind
     order: Int[Array, "env seat"]  # the goal each is told to pursue, or FREE
+    told: Int[Array, "env seat other"]  # what somebody says the others are after, or UNKNOWN
     met: Bool[Array, " env"]  # false before the first game
 
 
@@ -169,13 +170,20 @@ def _remember(parts: Parts, num_envs: int) -> HOPMemory:
     return HOPMemory(
         mind=open_mind(parts.habits, num_envs, seats, others),
         order=jnp.full((num_envs, seats), FREE, jnp.int32),
+        told=jnp.full((num_envs, seats, others), UNKNOWN, jnp.int32),
         met=jnp.zeros(num_envs, bool),
     )
 
 
 def _notes(parts: Parts, memory: HOPMemory, timestep: TimeStep) -> dict[str, Array]:
     believed = beliefs(parts.models, memory.mind, wishes(parts.env.goals, timestep))
-    return {"belief": believed, "whim": memory.mind.whim, "order": memory.order}
+    is_told = memory.told != UNKNOWN
+    certain = jax.nn.one_hot(memory.told, believed.shape[-1])
+    return {
+        "belief": jnp.where(is_told[..., None], certain, believed),
+        "whim": jnp.where(is_told, 0.0, memory.mind.whim),
+        "order": memory.order,
+    }
 
 
 def _act(parts: Parts, params: PyTree, memory: HOPMemory, timestep: TimeStep, state, key: Key):
@@ -194,8 +202,7 @@ def _obeyed(parts: Parts, params: PyTree, like: Decision, order, timestep: TimeS
     if goals.aimless:
         aimless = jnp.asarray(np.isin(np.arange(len(goals.names)), goals.aimless))
         policy = jnp.where(aimless[jnp.maximum(order, 0)][..., None], idling(goals, legal), policy)
-    anything = legal / jnp.maximum(jnp.sum(legal, axis=-1, keepdims=True), 1)
-    policy = jnp.where((order == WHIM)[..., None], anything, policy)
+    policy = jnp.where((order == WHIM)[..., None], evenly(legal), policy)
     action = actor_critic.draw_actions(key, params["policy"].own["seat"]["identity"], policy)
     return dataclasses.replace(like, action=action, policy=policy)
 
@@ -258,8 +265,7 @@ def _thoughts(
     weights = parts.policy.sharing.weights(params["opponents"])
     wished = wishes(parts.models.goals, timestep)
     for_goals = jnp.sum(belief[..., None] * policies(parts.models, weights, timestep, wished), axis=-2)
-    legal = timestep.legal[:, parts.models.others]
-    by_whim = legal / jnp.maximum(jnp.sum(legal, axis=-1, keepdims=True), 1)
+    by_whim = evenly(timestep.legal[:, parts.models.others])
     return Thoughts(
         belief=_that_it_wants(belief, whim),
         prediction=(1.0 - whim[..., None]) * for_goals + whim[..., None] * by_whim,
@@ -267,12 +273,8 @@ def _thoughts(
 
 
 def _told(parts: Parts, memory: HOPMemory, goals: Int[Array, "env agent"]) -> HOPMemory:
-    """As if sure of every goal that is named; UNKNOWN ones are left to belief."""
-    mind, told = memory.mind, goals[:, parts.models.others]
-    certain = jnp.where(jax.nn.one_hot(told, mind.log_belief.shape[-1], dtype=bool), 0.0, NEVER)
-    log_belief = jnp.where((told == UNKNOWN)[..., None], mind.log_belief, certain)
-    whim = jnp.where(told == UNKNOWN, mind.whim, 0.0)
-    return dataclasses.replace(memory, mind=dataclasses.replace(mind, log_belief=log_belief, whim=whim))
+    """For the next move, as if sure of every goal that is named; UNKNOWN ones are left to belief."""
+    return dataclasses.replace(memory, told=goals[:, parts.models.others])
 
 
 def _planned(parts: Parts, params, trees: int, settings: SearchConfig, believed, timestep, state, key):
@@ -316,12 +318,16 @@ def _think(
 
 
 def most_visited(plans: Plans, trees: int) -> Int[Array, "env seat"]:
-    return jnp.argmax(plans.visits, axis=-1).astype(jnp.int32)
+    """The greatest Q where several were tried most."""
+    return _greatest_q(plans, jnp.max(plans.visits, axis=-1, keepdims=True))
 
 
 def best_visited(plans: Plans, trees: int) -> Int[Array, "env seat"]:
     """The greatest Q among actions that were tried as often as there are trees, if any was."""
-    enough = jnp.minimum(jnp.max(plans.visits, axis=-1, keepdims=True), trees)
+    return _greatest_q(plans, jnp.minimum(jnp.max(plans.visits, axis=-1, keepdims=True), trees))
+
+
+def _greatest_q(plans: Plans, enough: Float[Array, "env seat one"]) -> Int[Array, "env seat"]:
     q = jnp.where(plans.visits >= enough, plans.q, -jnp.inf)
     return jnp.argmax(q, axis=-1).astype(jnp.int32)
 
@@ -343,6 +349,7 @@ def _greeted(parts: Parts, params: PyTree, memory: HOPMemory, timestep: TimeStep
     return HOPMemory(
         mind=chosen(is_new, fresh.mind, memory.mind),
         order=renewed(goals, identity, order, possible, stream(key, "renew")),
+        told=memory.told,
         met=memory.met | first,
     )
 
@@ -383,7 +390,7 @@ def _learn(parts: Parts, run: Plan):
     def was_searched(steps: Transition, seats: tuple[int, ...]) -> Array:
         return steps.decision.notes["searched"]
 
-    lesson = Lesson(is_free, usual.reward, was_searched if config.searched_games else None, has_aim)
+    lesson = Lesson(is_free, usual.reward, was_searched, has_aim)
     stages = {
         "opponents": opponent_stage(
             parts.env, parts.models, parts.policy.sharing, config, run, _teachers(parts)

@@ -17,7 +17,7 @@ class HOPConfig(PPOConfig):
     model_minibatches: int = 32  # in each pass, at most; small ones, for there is much to learn
     model_rows: Literal["orders", "everyone"] = "orders"  # of our own seats: under orders only, or all
     models: Literal["goals", "direct"] = "goals"  # told what a co-player is after, or not
-    within: Literal["bayes", "none"] = "bayes"  # how beliefs move in an episode
+    within: Literal["bayes", "none"] = "bayes"  # in an episode; none goes with between = counters
     between: Memory = "weighed"  # what is kept of a co-player from one episode to the next
     whim: float = 0.05  # chance at first that a co-player wants nothing and does anything
     ordered_games: float = 0.75  # share of games in which some seats follow orders
@@ -45,7 +45,7 @@ class HOPConfig(PPOConfig):
     leaf: Literal["critic", "rollout"] = "critic"  # rollout: played on towards each goal, no critic asked
     rollout_steps: int = 12
     root: Literal["puct", "gumbel"] = "puct"
-    q_mode: Literal["value", "reference"] = "value"  # in a tree, of actions not tried: the node's value, or 0
+    q_mode: Literal["value", "reference"] = "value"  # Q of what is not tried: the node's; or total / (N + 1)
     choose: Literal["visits", "visited_q"] = "visits"  # never an action that no tree has tried
 
     def __post_init__(self):

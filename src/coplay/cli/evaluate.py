@@ -7,7 +7,7 @@ from coplay import runs
 from coplay.cli.output import print_json, print_table, result
 from coplay.cli.train import parse_overrides
 from coplay.errors import BadInput
-from coplay.experiment import parse_run, with_overrides
+from coplay.experiment import Experiment, parse_run, with_overrides
 
 EPILOG = """settings of the run may be given as in `train`:
   coplay evaluate zoo:hop_4h1s_4x4 --episodes 256 --trees 5 --simulations 200    the published budget
@@ -30,7 +30,7 @@ def evaluate(arguments: argparse.Namespace, rest: list[str]) -> int:
         raise BadInput(f"--episodes {arguments.episodes} must be at least 1")
     reference = parse_run(arguments.run)
     run = runs.load(reference.path)
-    run = dataclasses.replace(run, experiment=with_overrides(run.experiment, parse_overrides(rest)))
+    run = dataclasses.replace(run, experiment=_with_settings(run.experiment, rest))
     only = reference.seed if ":" in arguments.run.partition("@")[2] else None
     mode = "greedy" if arguments.greedy else "sample"
     score = runs.evaluate(run, arguments.episodes, mode, reference.best, arguments.seed, only)
@@ -39,6 +39,15 @@ def evaluate(arguments: argparse.Namespace, rest: list[str]) -> int:
     else:
         _print(score)
     return 0
+
+
+def _with_settings(given: Experiment, rest: list[str]) -> Experiment:
+    """Another way to play; what only training reads is refused, for it would change nothing."""
+    changed = with_overrides(given, parse_overrides(rest))
+    for name in ("rollout", "evaluation", "saving", "seeds", "seed", "schedule", "devices"):
+        if getattr(changed, name) != getattr(given, name):
+            raise BadInput(f"settings of {name} change nothing in an evaluation")
+    return changed
 
 
 def _print(score) -> None:

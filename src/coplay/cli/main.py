@@ -55,9 +55,12 @@ class Parser(argparse.ArgumentParser):
         raise BadInput(f"{message} (see `{self.prog} --help`)")
 
     def _check_value(self, action, value) -> None:
-        if action.choices is not None and value not in action.choices:
-            hint = nearest(str(value), map(str, action.choices))
-            raise BadInput(f"unknown verb or choice {value!r}; {hint}")
+        if action.choices is None or value in action.choices:
+            return
+        choices = [str(choice) for choice in action.choices]
+        if action.option_strings:
+            raise BadInput(f"{action.option_strings[0]} {value} is none of {', '.join(choices)}")
+        raise BadInput(f"unknown verb {value!r}; {nearest(str(value), choices)}")
 
 
 def build_parser() -> Parser:

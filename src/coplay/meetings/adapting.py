@@ -94,7 +94,7 @@ def adapt(
     began = time.perf_counter()
     if learning:
         protocol = dataclasses.replace(protocol, kept=1.0)
-    rounds = _rounds(name, company, learning, protocol.games)
+    rounds = _rounds(name, company, overrides or {}, learning, protocol.games)
     focal = open_focal(name, {**(overrides or {}), **(rounds if "focal" in learning else {})})
     table = sit_down(focal.built.env, company, seat, rounds if "company" in learning else None)
     known = anchors_of(focal.built, table, say)
@@ -108,17 +108,24 @@ def adapt(
     return _summary(focal, table, known, protocol, found, told, time.perf_counter() - began)
 
 
-def _rounds(name: str, company: Sequence[str], learning: Sequence[str], games: int) -> dict[str, int]:
-    """How those who go on learning collect what they learn from: as the first of them did in training."""
+def _rounds(
+    name: str, company: Sequence[str], overrides: Mapping[str, Any], learning: Sequence[str], games: int
+) -> dict[str, Any]:
+    """How those who go on learning collect what they learn from: as the first of them did in training, but
+    on one device and at a rate that does not fall."""
     if not learning:
         return {}
     learners = [name] if "focal" in learning else []
     learners += [one for one in company if experiments.is_run(one)] if "company" in learning else []
-    if not learners or ("company" in learning and not any(map(experiments.is_run, company))):
+    if "company" in learning and not any(map(experiments.is_run, company)):
         raise BadInput(f"nobody in {', '.join(company)} is a trained run, so none of them can go on learning")
     first = experiments.read_run(RunFolder.open(experiments.parse_run(learners[0]).path))
+    if "focal" in learning:
+        first = experiments.with_overrides(first, overrides)
     job = experiments.job(experiments.build(first))
     return {
+        "devices": 1,
+        "anneal": False,
         "rollout.num_envs": games,
         "rollout.num_steps": job.num_steps,
         "rollout.sequence_length": job.sequence_length,

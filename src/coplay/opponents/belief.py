@@ -16,16 +16,33 @@ def floored(
     policy: Float[Array, "goal action"], legal: Bool[Array, " action"]
 ) -> Float[Array, "goal action"]:
     """(1 - FLOOR) * policy + FLOOR / number of legal actions."""
-    chance = jnp.where(legal, 1.0 / jnp.maximum(jnp.sum(legal), 1), 0.0)
-    return (1.0 - FLOOR) * policy + FLOOR * chance[None, :]
+    return (1.0 - FLOOR) * policy + FLOOR * evenly(legal)[None, :]
+
+
+def evenly(allowed: Bool[Array, "*batch choice"]) -> Float[Array, "*batch choice"]:
+    """Alike over what is allowed."""
+    return allowed / jnp.maximum(jnp.sum(allowed, axis=-1, keepdims=True), 1)
 
 
 def after_action(
-    log_belief: Float[Array, " goal"], policy: Float[Array, "goal action"], action: Int[Array, ""]
+    log_belief: Float[Array, " goal"],
+    policy: Float[Array, "goal action"],
+    possible: Bool[Array, " goal"],
+    action: Int[Array, ""],
 ) -> Float[Array, " goal"]:
-    """Bayes' rule: b(g) <- b(g) * pi(a | o, g) / Z (b_ij and pi_w in the paper)."""
-    likelihood = jnp.sum(jnp.where(_one_hot(action, policy.shape[1])[None, :], policy, 0.0), axis=1)
-    return jax.nn.log_softmax(log_belief + jnp.log(jnp.maximum(likelihood, 1e-12)))
+    """Bayes' rule: b(g) <- b(g) * pi(a | o, g) / Z (b_ij and pi_w in the paper).
+
+    Of goals that cannot be had nothing is learned, for or against: what is believed of them counts again in
+    the next episode.
+    """
+    likelihood = jnp.maximum(_chance_of(policy, action), 1e-12)
+    by_possible = jnp.sum(jnp.exp(over_possible(log_belief, possible)) * likelihood)
+    likelihood = jnp.where(possible, likelihood, jnp.maximum(by_possible, 1e-12))
+    return jax.nn.log_softmax(log_belief + jnp.log(likelihood))
+
+
+def _chance_of(policy: Float[Array, "goal action"], action: Int[Array, ""]) -> Float[Array, " goal"]:
+    return jnp.sum(jnp.where(one_hot(action, policy.shape[1])[None, :], policy, 0.0), axis=1)
 
 
 def whim_after_action(
@@ -39,8 +56,7 @@ def whim_after_action(
 
     `log_belief` is what it wants if it wants something. Never quite sure, so that it can change back.
     """
-    taken = _one_hot(action, policy.shape[1])
-    for_goals = jnp.sum(jnp.exp(log_belief)[:, None] * jnp.where(taken[None, :], policy, 0.0))
+    for_goals = jnp.sum(jnp.exp(log_belief) * _chance_of(policy, action))
     by_whim = whim / jnp.maximum(jnp.sum(legal), 1)
     return jnp.minimum(by_whim / jnp.maximum(by_whim + (1.0 - whim) * for_goals, 1e-12), SUREST)
 
@@ -62,5 +78,5 @@ def after_showing(
     return jax.nn.log_softmax(jnp.where(is_last, nothing, another))
 
 
-def _one_hot(index: Int[Array, ""], size: int) -> Bool[Array, " size"]:
+def one_hot(index: Int[Array, ""], size: int) -> Bool[Array, " size"]:
     return index == jnp.arange(size)

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
+from coplay.opponents.belief import one_hot
 from coplay.opponents.goals import UNKNOWN
 from coplay.types import PyTree, pytree
 
@@ -39,17 +40,17 @@ def counters(num_goals: int, fade: float = 0.995) -> Between:
     """
 
     def keep(kept: Float[Array, " goal"], episode: Episode):
-        counted = fade * kept + _one_hot(episode.label, num_goals)
+        counted = fade * kept + one_hot(episode.label, num_goals)
         return jnp.where(episode.label == UNKNOWN, kept, counted)
 
-    return Between(lambda: jnp.ones(num_goals), lambda kept: kept / jnp.sum(kept), keep)
+    return Between(lambda: jnp.ones(num_goals, jnp.float32), lambda kept: kept / jnp.sum(kept), keep)
 
 
 def average(num_goals: int, alpha: float = 0.98) -> Between:
     """The published rule: b <- alpha * b + (1 - alpha) * 1(g = label)."""
 
     def keep(kept: Float[Array, " goal"], episode: Episode):
-        moved = alpha * kept + (1.0 - alpha) * _one_hot(episode.label, num_goals)
+        moved = alpha * kept + (1.0 - alpha) * one_hot(episode.label, num_goals)
         return jnp.where(episode.label == UNKNOWN, kept, moved)
 
     return Between(lambda: _alike(num_goals), lambda kept: kept, keep)
@@ -87,7 +88,7 @@ def removal_count(num_goals: int, fade: float = 0.98) -> Between:
         return jnp.append(jnp.full(most, chance / most), 1.0 - chance)
 
     def keep(kept: Float[Array, " count"], episode: Episode):
-        return fade * kept + _one_hot(jnp.minimum(episode.shown, most), num_goals)
+        return fade * kept + one_hot(jnp.minimum(episode.shown, most), num_goals)
 
     return Between(lambda: jnp.asarray(start, jnp.float32), prior, keep, again)
 
@@ -121,7 +122,10 @@ def weighed(num_goals: int, fade: float = 0.9) -> Between:
         told = tuple(rule.keep(one, episode) for rule, one in zip(rules, kept.kept, strict=True))
         return Weighed(told, fade * kept.log_weight + jnp.log(jnp.maximum(evidence, 1e-9)))
 
-    return Between(lambda: Weighed(tuple(rule.start() for rule in rules), jnp.zeros(len(rules))), prior, keep)
+    def start() -> Weighed:
+        return Weighed(tuple(rule.start() for rule in rules), jnp.zeros(len(rules), jnp.float32))
+
+    return Between(start, prior, keep)
 
 
 def nothing_kept(num_goals: int) -> Between:
@@ -130,12 +134,8 @@ def nothing_kept(num_goals: int) -> Between:
     return Between(lambda: alike, lambda kept: alike, lambda kept, episode: kept)
 
 
-def _one_hot(index: Int[Array, ""], size: int) -> Bool[Array, " size"]:
-    return index == jnp.arange(size)
-
-
 def _alike(num_goals: int) -> Float[Array, " goal"]:
-    return jnp.full(num_goals, 1.0 / num_goals)
+    return jnp.full(num_goals, 1.0 / num_goals, jnp.float32)
 
 
 BETWEEN: dict[str, Callable[[int], Between]] = {

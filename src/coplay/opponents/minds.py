@@ -51,7 +51,7 @@ def open_mind(habits: Habits, num_envs: int, num_seats: int, num_others: int) ->
     kept = jax.tree.map(lambda x: jnp.broadcast_to(x, (*pairs, *x.shape)), habits.between.start())
     return Mind(
         log_belief=jnp.log(_per_pair(habits.between.prior)(kept)),
-        whim=jnp.full(pairs, habits.whim),
+        whim=jnp.full(pairs, habits.whim, jnp.float32),
         kept=kept,
         label=jnp.full(pairs, UNKNOWN, jnp.int32),
         shown=jnp.zeros(pairs, jnp.int32),
@@ -81,11 +81,11 @@ def watched(
     wished = wishes(models.goals, before)
     policy = policies(models, weights, before, wished)
     action = transition.decision.action[:, models.others]
-    prior = _per_pair(over_possible)(mind.log_belief, wished.possible[:, models.others])
-    legal = before.legal[:, models.others]
+    possible, legal = wished.possible[:, models.others], before.legal[:, models.others]
     policy = _per_pair(floored)(policy, legal)
-    moved = _per_pair(after_action)(prior, policy, action)
-    whim = _per_pair(whim_after_action)(mind.whim, prior, policy, legal, action)
+    moved = _per_pair(after_action)(mind.log_belief, policy, possible, action)
+    wanted = _per_pair(over_possible)(mind.log_belief, possible)
+    whim = _per_pair(whim_after_action)(mind.whim, wanted, policy, legal, action)
     is_in = before.active[:, models.others]
     told = jnp.where(is_in, shown[:, models.others], UNKNOWN)
     has_told = told != UNKNOWN
@@ -109,10 +109,17 @@ def _is_over(after: TimeStep) -> Array:
 
 
 def _turned_over(habits: Habits, mind: Mind, is_over) -> Mind:
-    """Where an episode has ended: keep what it told, and begin the next with the prior that follows."""
+    """Where an episode has ended: keep what it told, and begin the next with the prior that follows.
+
+    Of a player on a whim nothing is kept: what it stumbled on is no wish.
+    """
     between = habits.between
+    prior = _per_pair(between.prior)(mind.kept)
+    posterior = jnp.exp(mind.log_belief)
+    posterior = prior + (1.0 - mind.whim[..., None]) * (posterior - prior)
+    label = jnp.where(mind.whim > 0.5, UNKNOWN, mind.label)
     kept = _per_pair(lambda kept, *told: between.keep(kept, Episode(*told)))(
-        mind.kept, mind.label, jnp.exp(mind.log_belief), mind.shown
+        mind.kept, label, posterior, mind.shown
     )
     fresh = Mind(
         log_belief=jnp.log(jnp.maximum(_per_pair(between.prior)(kept), 1e-9)),

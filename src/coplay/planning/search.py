@@ -53,7 +53,7 @@ class SearchConfig:
     discount: float = 0.95
     max_depth: int = 32  # a walk ends here with the value of what it sees
     root: Literal["puct", "gumbel"] = "puct"
-    q_mode: Literal["value", "reference"] = "value"  # of actions not tried yet: their node's value, or 0
+    q_mode: Literal["value", "reference"] = "value"  # untried: the node's value; or total / (N + 1)
 
     def __post_init__(self):
         for name in ("simulations", "max_depth"):
