@@ -52,6 +52,14 @@ def test_it_learns_something_finite_the_same_way_twice(name, parameters):
     assert np.allclose(metrics["policy/ratio"], 1.0, atol=0.1)
 
 
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_run_starts_with_types_that_stay(name):
+    # A weak type at the start that a round makes a strong one would have the program compiled twice.
+    work = small_job(f"{name}_4h1s_4x4")
+    found = jax.tree_util.tree_flatten_with_path(loop.start(work, work.stretches[0]))[0]
+    assert not [jax.tree_util.keystr(path) for path, leaf in found if getattr(leaf, "weak_type", False)]
+
+
 @pytest.mark.parametrize("network", ["gru", "cnn", "cnn_gru"])
 def test_it_learns_with_every_network(network):
     _, (after,), metrics = chunks(small_job(**changes("ppo", "per_agent", network)), updates=1)

@@ -5,6 +5,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
+from coplay import experiment as experiments
 from coplay import runs
 from coplay.errors import BadInput
 from coplay.runs import Watcher
@@ -117,6 +118,9 @@ def test_a_line_up_changes_between_chunks_and_nothing_is_reset(tmp_path):
     seats = {s: set(updates.filter(pc.equal(updates["step"], s))["seat"].to_pylist()) for s in (0, 320)}
     assert seats == {0: {0}, 320: {0, 1, 2, 3}}
     assert run.finished.recompiles == 0
+    # Its weights are those of the last line-up, however rounds are cut when they are opened again.
+    built = experiments.build(experiments.with_overrides(run.experiment, {"rollout.num_envs": 32}))
+    assert experiments.load_params(built, run.folder, best=False).stretch.lineup == ("ppo",) * 4
 
 
 def test_two_devices_learn_from_both_halves_and_end_with_the_same_weights():
