@@ -8,6 +8,7 @@ import pytest
 from coplay import experiment as experiments
 from coplay import runs
 from coplay.errors import BadInput
+from coplay.experiment.building import _stretch_of
 from coplay.runs import Watcher
 from coplay.training import checkpoint, loop
 from tests.small import same_bits, small, small_job
@@ -121,6 +122,10 @@ def test_a_line_up_changes_between_chunks_and_nothing_is_reset(tmp_path):
     # Its weights are those of the last line-up, however rounds are cut when they are opened again.
     built = experiments.build(experiments.with_overrides(run.experiment, {"rollout.num_envs": 32}))
     assert experiments.load_params(built, run.folder, best=False).stretch.lineup == ("ppo",) * 4
+    # The first runs did not say which line-up a checkpoint holds: it follows from the updates made.
+    built = experiments.build(run.experiment)
+    assert _stretch_of(built, run.folder, {"updates": 4}).lineup == ("ppo",) * 4
+    assert _stretch_of(built, run.folder, {"updates": 2}).lineup[1] == "nearest_stag"
 
 
 def test_two_devices_learn_from_both_halves_and_end_with_the_same_weights():

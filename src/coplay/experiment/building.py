@@ -21,7 +21,7 @@ from coplay.players.frozen import frozen, greedy
 from coplay.players.lineup import Build, Member, part_of, seated
 from coplay.players.scripted import scripted
 from coplay.training import checkpoint
-from coplay.training.loop import Job, Stretch
+from coplay.training.loop import Job, Stretch, stretch_at
 from coplay.training.run_folder import RunFolder
 from coplay.training.stages import silent
 from coplay.types import Algorithm, Environment, Key, Metrics, Params
@@ -201,9 +201,16 @@ def load_params(built: Built, folder: RunFolder, best: bool) -> Loaded:
     if best and found is None:
         raise BadInput(f"{folder.path} has no evaluated checkpoint, so @best means nothing; use @last")
     params, meta = checkpoint.load(folder.checkpoints, like, found[0] if found else None, part=".params")
+    return Loaded(params, meta["step"], _stretch_of(built, folder, meta), meta)
+
+
+def _stretch_of(built: Built, folder: RunFolder, meta: dict[str, Any]) -> Stretch:
+    """The line-up that a checkpoint's weights played in; the first runs did not say which it was."""
+    if "stretch" not in meta:
+        return stretch_at(built.stretches, meta["updates"])
     if meta["stretch"] >= len(built.stretches):
         raise BadInput(f"{folder.path}: with these settings training would end before the line-up it holds")
-    return Loaded(params, meta["step"], built.stretches[meta["stretch"]], meta)
+    return built.stretches[meta["stretch"]]
 
 
 def frozen_run(name: str, env: Environment) -> Build:
