@@ -61,7 +61,7 @@ from coplay.types import (
 @pytree
 class HOPMemory:
     mind: Mind
-    order: Int[Array, "env seat"]  # the goal each is told to pursue, or FREE
+    order: Int[Array, "env seat"]  # the goal each is told to pursue, FREE or WHIM
     told: Int[Array, "env seat other"]  # what somebody says the others are after, or UNKNOWN
     met: Bool[Array, " env"]  # false before the first game
 

@@ -17,7 +17,7 @@ class HOPConfig(PPOConfig):
     model_minibatches: int = 32  # in each pass, at most; small ones, for there is much to learn
     model_rows: Literal["orders", "everyone"] = "orders"  # of our own seats: under orders only, or all
     models: Literal["goals", "direct"] = "goals"  # told what a co-player is after, or not
-    within: Literal["bayes", "none"] = "bayes"  # in an episode; none goes with between = counters
+    within: Literal["bayes", "none"] = "bayes"  # beliefs in an episode; none goes with between = counters
     between: Memory = "weighed"  # what is kept of a co-player from one episode to the next
     whim: float = 0.05  # chance at first that a co-player wants nothing and does anything
     ordered_games: float = 0.75  # share of games in which some seats follow orders
