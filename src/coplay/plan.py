@@ -81,8 +81,8 @@ def _networks(params) -> dict[str, int]:
     """How many weights each network has, by the names on the way to it."""
     sizes: dict[str, int] = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
-        if leaf.dtype == "float32":
-            names = [key.key for key in path if isinstance(key, jax.tree_util.DictKey)]
+        names = [key.key for key in path if isinstance(key, jax.tree_util.DictKey)]
+        if leaf.dtype == "float32" and "scale" not in names:
             name = "/".join(name for name in names if name not in ("group", "seat"))
             sizes[name] = sizes.get(name, 0) + leaf.size
     return sizes

@@ -14,6 +14,7 @@ from coplay.algorithms.targets import advantages, usual_lesson
 from coplay.algorithms.views import joint_view, own_view, with_identity
 from coplay.envs import make_game
 from coplay.training import loop
+from coplay.training.rollout import collect, start_playing
 from coplay.types import Decision, TimeStep, Transition
 from tests.small import small_job
 
@@ -112,3 +113,22 @@ def test_a_game_that_can_be_cut_is_learned_with_and_without_memory(network):
     state = loop.seat(work, work.stretches[0], None, 0)
     _, metrics = loop.chunk_program(work, work.stretches[0], state).run(state, jnp.int32(1))
     assert np.isfinite(np.asarray(metrics["value/loss"])[0, 0]).all()
+
+
+def test_a_critic_means_the_same_to_a_learner_that_starts_afresh():
+    work = small_job()
+    stretch = work.stretches[0]
+    state = loop.seat(work, stretch, None, 0)
+    state, _ = loop.chunk_program(work, stretch, state).run(state, jnp.int32(3))
+    params, learner = jax.tree.map(lambda x: x[0], (state.params, state.learner))
+    algorithm, key = stretch.algorithm, jax.random.key(1)
+    actor = start_playing(work.env, algorithm, key, work.num_envs)
+    _, trajectory, _ = collect(work.env, algorithm, params, actor, key, work.num_steps, work.sequence_length)
+    scale = params["ppo"].own["group"]["scale"]
+    assert (np.asarray(scale.weight) > 0).all()
+    as_it_was, afresh = (
+        algorithm.learn.update(params, state, trajectory, key)[2]
+        for state in (learner, algorithm.learn.init(params))
+    )
+    name = "value/explained_variance"
+    assert_array_equal(as_it_was[name], afresh[name])

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from coplay.algorithms import value_scale
 from coplay.algorithms.losses import log_policy
 from coplay.algorithms.sharing import Sharing, sharing
 from coplay.algorithms.views import View, with_identity
@@ -39,7 +40,7 @@ class ActorCritic(NamedTuple):
         return np.array(self.seats)
 
 
-Settings = Any  # parameters, network, hidden and activation, as in PPOConfig
+Settings = Any  # parameters, network, hidden, activation and value_normalisation, as in PPOConfig
 
 
 def notice_nothing(params: Any, memory: Memory, timestep: TimeStep) -> tuple[()]:
@@ -74,8 +75,12 @@ def actor_critic(
         width=settings.hidden[-1],
     )
 
+    def one_group(key: Key) -> PyTree:
+        scale = {"scale": value_scale.start()} if settings.value_normalisation else {}
+        return eqx.filter(build(key), eqx.is_array) | scale
+
     def init(key: Key) -> Seated:
-        weights = model.sharing.init(lambda k: eqx.filter(build(k), eqx.is_array), key, len(seats))
+        weights = model.sharing.init(one_group, key, len(seats))
         return model.sharing.pack(weights, {"identity": jnp.asarray(seats, jnp.int32)})
 
     return model, init

@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
-from coplay.algorithms import value_scale
 from coplay.algorithms.actor_critic import ActorCritic, actor_critic, as_algorithm, memory_of, sequences
 from coplay.algorithms.losses import TaughtRows, clipped_policy_loss, clipped_value_loss, taught_loss
 from coplay.algorithms.rewards import learning_reward
@@ -20,7 +19,7 @@ from coplay.algorithms.targets import Batch, Lesson, make_batch, usual_lesson
 from coplay.algorithms.views import View, joint_view, own_view
 from coplay.training.devices import total
 from coplay.training.stages import Fit, fit, in_order
-from coplay.types import Algorithm, Environment, Key, Metrics, Stage, Trajectory
+from coplay.types import Algorithm, Environment, Key, Metrics, PyTree, Stage, Trajectory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,25 +108,29 @@ def ppo_stage(
     )
 
     def init(params):
-        def one_group(weights):
-            return {"optimiser": optimiser.init(weights), "scale": value_scale.start()}
-
-        return model.sharing.pack(each(one_group)(weights_of(params)), {})
+        networks = _networks(model, weights_of(params))
+        return model.sharing.pack({"optimiser": each(optimiser.init)(networks)}, {})
 
     def update(params, learner, trajectory: Trajectory, key: Key):
-        state = weights_of(learner)
         batch, scale, figures = make_batch(
-            env, model, config, lesson, plan.sequence_length, params, state["scale"], trajectory
+            env, model, config, lesson, plan.sequence_length, params, trajectory
         )
         keys = model.sharing.keys(key, params.own["seat"]["identity"])
-        weights, optimiser_state, sums = each(lambda w, o, b, k: descend(w, o, b, _counted, k))(
-            weights_of(params), state["optimiser"], batch, keys
+        before = weights_of(params)
+        networks, optimiser_state, sums = each(lambda w, o, b, k: descend(w, o, b, _counted, k))(
+            _networks(model, before), weights_of(learner)["optimiser"], batch, keys
         )
         figures |= _named(sums) | _counters(config, each(_counted)(batch))
-        learner = model.sharing.pack({"optimiser": optimiser_state, "scale": scale}, {})
+        learner = model.sharing.pack({"optimiser": optimiser_state}, {})
+        weights = networks | ({"scale": scale} if "scale" in before else {})
         return model.sharing.pack(weights, params.own["seat"]), learner, figures
 
     return Stage(init, update)
+
+
+def _networks(model: ActorCritic, weights: PyTree) -> PyTree:
+    """What is learned by descent: everything but the critic's scale."""
+    return {name: weights[name] for name in model.networks}
 
 
 def _optimiser(config: PPOConfig, plan: Plan) -> optax.GradientTransformation:

@@ -85,21 +85,21 @@ def make_batch(
     lesson: Lesson,
     length: int,
     params: Seated,
-    scale: ValueScale,
     trajectory: Trajectory,
 ) -> tuple[Batch, ValueScale, Metrics]:
-    """Everything the loss reads, the scale of values, and how well the critic had foreseen the returns."""
+    """Everything the loss reads, the new scale of values, and how well the critic had foreseen returns."""
     played = Round(model, trajectory, length if model.has_memory else trajectory.steps.before.first.shape[0])
     steps, each = trajectory.steps, model.sharing.map
     memory = _column_memory(model, trajectory)
     notes = steps.decision.notes
     seen = played.columns(model.views["critic"](steps.before, notes, model.seats, params))
-    normal, value, next_value = _values(env, played, settings, params, scale, memory, seen)
+    normal, value, next_value = _values(env, played, params, memory, seen)
     counts = lesson.rows(steps, model.seats)
     reward = lesson.reward(steps, model.seats)
     advantage = advantages(model, settings, steps, reward, value, next_value)
     returns, counted = played.columns(advantage + value), played.columns(counts)
     valued = played.columns(lesson.valued(steps, model.seats)) if lesson.valued else counted
+    scale = each(value_scale.scale_of)(model.sharing.weights(params))
     if settings.value_normalisation:
         scale = each(value_scale.updated)(scale, returns, valued)
     batch = Batch(
@@ -138,7 +138,7 @@ def _column_memory(model: ActorCritic, trajectory: Trajectory) -> Memory:
     return model.sharing.groups(columns, 1)
 
 
-def _values(env, played: Round, settings: Settings, params: Seated, scale, memory: Memory, seen):
+def _values(env, played: Round, params: Seated, memory: Memory, seen):
     """Predictions as columns in normalised units, and [time, env, seat] in the game's: before, and after.
 
     The value of `after` is the next row's, except at a cut, where `after` is looked at itself.
@@ -149,26 +149,29 @@ def _values(env, played: Round, settings: Settings, params: Seated, scale, memor
     remembered, normal = each(lambda w, m, x: sequences(model, "critic", w, m, x, first))(
         weights, memory_of(model, memory, "critic"), seen
     )
-    real = each(value_scale.denormalised)
-    value = played.back(real(scale, normal[..., 0]))
-    after = jnp.concatenate([value[1:], _last_values(model, params, scale, played.trajectory)[None]])
+    real = each(_in_the_games_units)
+    value = played.back(real(weights, normal[..., 0]))
+    after = jnp.concatenate([value[1:], _last_values(model, params, played.trajectory)[None]])
     if env.can_truncate:
         # What was noted before a cut stands in for what would be noted after it.
         shown = played.columns(model.views["critic"](steps.after, steps.decision.notes, model.seats, params))
         at_cut = each(lambda w, m, x: peek(model, w, m, x)[..., 0])(weights, remembered, shown)
-        after = jnp.where(steps.after.truncated[..., None], played.back(real(scale, at_cut)), after)
+        after = jnp.where(steps.after.truncated[..., None], played.back(real(weights, at_cut)), after)
     return normal[..., 0], value, after
 
 
-def _last_values(
-    model: ActorCritic, params: Seated, scale: ValueScale, trajectory: Trajectory
-) -> Float[Array, "env seat"]:
+def _in_the_games_units(weights: PyTree, value: Float[Array, "*rows"]) -> Float[Array, "*rows"]:
+    return value_scale.denormalised(value_scale.scale_of(weights), value)
+
+
+def _last_values(model: ActorCritic, params: Seated, trajectory: Trajectory) -> Float[Array, "env seat"]:
     """Values of where play goes on; unused where the last step ended a game."""
     memory = memory_of(model, trajectory.next_memory, "critic")
     notes = model.notice(params, trajectory.next_memory, trajectory.next)
     normal = read_step(model, "critic", params, memory, trajectory.next, notes)[1][..., 0]
     grouped = model.sharing.groups(normal[:, None], 2)
-    return model.sharing.seats(model.sharing.map(value_scale.denormalised)(scale, grouped), 2)[:, 0]
+    weights = model.sharing.weights(params)
+    return model.sharing.seats(model.sharing.map(_in_the_games_units)(weights, grouped), 2)[:, 0]
 
 
 def advantages(

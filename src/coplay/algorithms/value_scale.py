@@ -1,5 +1,7 @@
 """A running scale of returns, so that a critic always predicts numbers near one.
 
+It is kept with the critic's weights ("scale" beside "policy" and "critic"), for they mean nothing without it.
+
 Mean and mean square decay by 0.99 an update and are corrected for their start at zero; advantages are
 computed from de-normalised values, so the scale changes the critic's task and nothing else.
 """
@@ -8,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from coplay.training.devices import masked_mean
-from coplay.types import pytree
+from coplay.types import PyTree, pytree
 
 DECAY = 0.99
 SMALLEST = 1e-2  # standard deviation
@@ -23,6 +25,11 @@ class ValueScale:
 
 def start() -> ValueScale:
     return ValueScale(mean=jnp.zeros(()), mean_square=jnp.zeros(()), weight=jnp.zeros(()))
+
+
+def scale_of(weights: PyTree) -> ValueScale:
+    """What a group's critic predicts in; the game's own scale for those that keep none."""
+    return weights.get("scale", start())
 
 
 def updated(scale: ValueScale, returns: Float[Array, "*rows"], counts: Bool[Array, "*rows"]) -> ValueScale:
