@@ -8,6 +8,15 @@ class BadInput(Exception):
     """Says what was given, what was expected and what to try."""
 
 
+class UnknownSetting(BadInput):
+    """A name that is no setting; the command line knows more names than the settings do."""
+
+    def __init__(self, given: str, known: Iterable[str]):
+        close = nearest(given, known).replace("mean '", "mean '--")
+        super().__init__(f"unknown setting --{given}; {close}")
+        self.given, self.known = given, set(known)
+
+
 def nearest(given: str, known: Iterable[str]) -> str:
     """A closing sentence that names the nearest valid word, or all of them when none is near."""
     known = sorted(known)

@@ -22,6 +22,7 @@ def refused(capsys, *arguments) -> str:
     ("arguments", "words"),
     [
         (["--learning_rat", "1"], ["--learning_rat", "did you mean '--learning_rate'"]),
+        (["--sedes", "3"], ["--sedes", "did you mean '--seeds'"]),
         (["--learning_rate", "fast"], ["learning_rate='fast'", "a number"]),
         (["--network", "mpl"], ["mpl", "did you mean 'mlp'"]),
         (["--stags", "14"], ["stags=14", "16 cells"]),

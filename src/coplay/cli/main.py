@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from coplay import __version__
 from coplay.cli import verbs
-from coplay.errors import BadInput, nearest
+from coplay.errors import BadInput, UnknownSetting, nearest
 from coplay.training.devices import keep_compiled_programs
 
 
@@ -45,7 +45,10 @@ def _run(arguments: list[str]) -> int:
         parser.print_help()
         return 0
     keep_compiled_programs()
-    return parsed.call(parsed, rest)
+    try:
+        return parsed.call(parsed, rest)
+    except UnknownSetting as problem:
+        raise UnknownSetting(problem.given, problem.known | parsed.options) from problem
 
 
 class Parser(argparse.ArgumentParser):
@@ -53,6 +56,11 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str):
         raise BadInput(f"{message} (see `{self.prog} --help`)")
+
+    @property
+    def long_options(self) -> set[str]:
+        names = (name for action in self._actions for name in action.option_strings)
+        return {name.removeprefix("--") for name in names if name.startswith("--")}
 
     def _check_value(self, action, value) -> None:
         if action.choices is None or value in action.choices:
@@ -82,7 +90,7 @@ def build_parser() -> Parser:
         )
         sub.add_argument("--json", action="store_true", help="machine-readable result on standard output")
         verb.arguments(sub)
-        sub.set_defaults(call=verb.call)
+        sub.set_defaults(call=verb.call, options=sub.long_options)
     return parser
 
 

@@ -13,7 +13,7 @@ from coplay.algorithms import ALGORITHMS
 from coplay.algorithms.hop_config import HOPConfig
 from coplay.algorithms.ppo import MAPPOConfig, PPOConfig
 from coplay.envs import option_names
-from coplay.errors import BadInput, nearest
+from coplay.errors import BadInput, UnknownSetting, nearest
 from coplay.settings import from_table, parse_text, read_toml, to_toml
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
@@ -170,11 +170,7 @@ def locate(experiment: Experiment, key: str) -> str:
     if found:
         raise BadInput(f"--{key} could mean {' or '.join('--' + place for place in found)}; say which")
     known = {short.split("|")[0] for short in places} | set(ALIASES)
-    raise BadInput(f"unknown setting --{key}; {nearest_option(key, known)}")
-
-
-def nearest_option(key: str, known: set[str]) -> str:
-    return nearest(key, known).replace("mean '", "mean '--")
+    raise UnknownSetting(key, known)
 
 
 def override_places(experiment: Experiment) -> dict[str, str]:
