@@ -6,7 +6,6 @@ print(run.evaluate().mean_return)
 
 import dataclasses
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from coplay.training import checkpoint, loop
 from coplay.training.devices import prepare
 from coplay.training.loop import Finished, Job, Progress
 from coplay.training.run_folder import RunFolder, collect_versions, default_name
-from coplay.types import pytree, stream
+from coplay.types import Picture, pytree, stream
 
 
 @dataclasses.dataclass(frozen=True)
@@ -258,16 +257,22 @@ def record_episode(run: Run, built: Built | None = None, best: bool = False, see
     own = jax.tree.map(lambda x: x[_seed_index(run, index)], loaded.params)
     stretch, step = loaded.stretch, loaded.step
     player = greedy(stretch.algorithm) if mode == "greedy" else stretch.algorithm
-    watch: Callable = jax.jit(lambda p, k: watch_episodes(built.env, player, p, k, 1))
-    _, moments, start = jax.device_get(watch(own, stream(jax.random.key(seed), "replay")))
-    episode = _as_episode(built, stretch.lineup, moments, start, {"step": step, "seed": index, "mode": mode})
+
+    def watch(params, key):
+        _, moments, start = watch_episodes(built.env, player, params, key, 1)
+        draw = jax.vmap(built.env.draw)
+        return moments, draw(start), jax.vmap(draw)(moments.state)
+
+    watched = jax.device_get(jax.jit(watch)(own, stream(jax.random.key(seed), "replay")))
+    episode = _as_episode(built, stretch.lineup, watched, {"step": step, "seed": index, "mode": mode})
     path = run.folder.episodes / f"step-{step:012d}-seed{index}-{mode}-{seed}.npz"
     save_episode(path, episode)
     return path
 
 
-def _as_episode(built: Built, lineup, moments: Moment, start, meta) -> Episode:
+def _as_episode(built: Built, lineup, watched: tuple[Moment, Picture, Picture], meta) -> Episode:
     """The first game's moments, from its start to its last step."""
+    moments, start, pictures = watched
     length = int(moments.playing[:, 0].sum())
 
     def steps(of_games) -> np.ndarray:
@@ -276,15 +281,14 @@ def _as_episode(built: Built, lineup, moments: Moment, start, meta) -> Episode:
     def frames(first, rest) -> np.ndarray:
         return np.concatenate([np.asarray(first)[None, 0], steps(rest)])
 
-    picture = moments.picture
     ended = np.zeros((1, built.env.num_agents), bool)
     return Episode(
         game=built.experiment.game,
         members=tuple(lineup),
         action_names=built.env.action_names,
         grid=np.asarray(start.grid[0]),
-        cells={kind: frames(start.cells[kind], picture.cells[kind]) for kind in start.cells},
-        players=frames(start.players, picture.players),
+        cells={kind: frames(start.cells[kind], pictures.cells[kind]) for kind in start.cells},
+        players=frames(start.players, pictures.players),
         action=steps(moments.action),
         reward=steps(moments.reward),
         policy=steps(moments.policy),

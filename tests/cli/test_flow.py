@@ -12,6 +12,7 @@ import pytest
 from coplay import runs
 from coplay.cli.main import main
 from coplay.evaluation import anchors
+from coplay.offline import dataset
 from tests.small import small
 
 
@@ -119,6 +120,18 @@ def test_cross_play_has_a_cell_for_every_pair_and_a_column_for_every_seat(capsys
     assert all(len(cell["per_seat"]) == 2 for cell in found["cells"])
     among_themselves = found["cells"][-1]
     assert among_themselves["own_return"] > 0.7, "hare hunters get hares"
+
+
+def test_collect_writes_a_file_once_and_says_what_is_in_it(capsys, tmp_path):
+    command = ["collect", "4h1s_4x4", "--players", "nearest_stag,random", "--episodes", 20, "--horizon", 9]
+    found = as_json(capsys, *command, "--out", tmp_path / "play.parquet")
+    about, play = dataset.read(found["data"])
+    assert about.options == {"horizon": 9}
+    assert found["moves"] == play.length.sum()
+    assert found["rows_in_the_game"] == play.active.sum()
+    assert abs(sum(found["action_shares"].values()) - 1) < 1e-6
+    assert main([*map(str, command), "--out", str(tmp_path / "play.parquet")]) == 2
+    assert "is there already" in capsys.readouterr().err
 
 
 def test_the_report_names_every_seat(run):

@@ -26,6 +26,7 @@ OPTIONS = {  # of players that cannot do without
     "biased": "biased(0.7)",
     "fixed": "fixed(1)",
     "changing": "changing('random', 'random', 2)",
+    "one_of": "one_of('random', 'random')",
 }
 EVERY = [(game, name) for game, env in GAMES.items() for name in player_names(env)]
 NUM_ROWS, DRAWS = 20, 1000

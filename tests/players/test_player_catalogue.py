@@ -24,7 +24,7 @@ def test_a_bare_name_has_its_defaults_and_a_call_its_own_options():
 def test_the_same_name_means_another_player_in_another_game():
     assert "nearest_stag" in player_names(HUNT)
     assert "nearest_stag" not in player_names(DILEMMA)
-    assert player_names(specialisation.make()) == ["fixed", "sidestep", "random", "changing"]
+    assert player_names(specialisation.make()) == ["fixed", "sidestep", "random", "changing", "one_of"]
     assert list(YARDSTICKS["stag_hunt"]) == ["optimum"]
 
 

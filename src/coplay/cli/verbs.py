@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable
 from typing import NamedTuple
 
-from coplay.cli import adapt, bench, catalogues, compare, cross_play, evaluate, export, replay, train
+from coplay.cli import adapt, bench, catalogues, collect, compare, cross_play, evaluate, export, replay, train
 
 
 class Verb(NamedTuple):
@@ -58,6 +58,13 @@ VERBS = [
         "Seat every run among copies of every other one, as a matrix.",
         cross_play.arguments,
         cross_play.cross_play,
+    ),
+    Verb(
+        "collect",
+        "Record whole games of known players in a file.",
+        collect.arguments,
+        collect.collect,
+        collect.EPILOG,
     ),
     Verb(
         "replay", "Show one episode in the terminal, or write it as a GIF.", replay.arguments, replay.replay

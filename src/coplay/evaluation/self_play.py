@@ -8,9 +8,9 @@ from coplay.training.rollout import is_over, start_playing
 from coplay.types import (
     Algorithm,
     Environment,
+    EnvState,
     Key,
     Params,
-    Picture,
     TimeStep,
     Transition,
     as_played,
@@ -32,11 +32,12 @@ class Scores:
 class Moment:
     """One step of a watched game."""
 
-    picture: Picture
+    state: EnvState  # as the move left it
     action: jax.Array  # [game, agent]
     reward: jax.Array
     policy: jax.Array
     active: jax.Array
+    goal: jax.Array | tuple[()]  # [game, agent] what each was after, () where nobody says
     belief: jax.Array | tuple[()]  # [game, agent, other, goal], () where nobody holds any
     playing: jax.Array  # [game]: the episode was not over yet
 
@@ -54,7 +55,7 @@ def play_episodes(env: Environment, algorithm: Algorithm, params: Params, key: K
 
 
 def watch_episodes(env: Environment, algorithm: Algorithm, params: Params, key: Key, games: int):
-    """The same episodes with everything that happened, [time, game, ...], for replays."""
+    """The same episodes with everything that happened, [time, game, ...], and the states they began in."""
 
     def one_step(carry, key):
         return _step(env, algorithm, params, carry, key)
@@ -62,7 +63,7 @@ def watch_episodes(env: Environment, algorithm: Algorithm, params: Params, key: 
     carry = _start(env, algorithm, key, games)
     start = carry["env_state"]
     carry, moments = jax.lax.scan(one_step, carry, jax.random.split(stream(key, "play"), env.horizon))
-    return carry["scores"], moments, jax.vmap(env.draw)(start)
+    return carry["scores"], moments, start
 
 
 def _start(env: Environment, algorithm: Algorithm, key: Key, games: int):
@@ -100,11 +101,12 @@ def _step(env: Environment, algorithm: Algorithm, params: Params, carry, key: Ke
         },
     )
     moment = Moment(
-        picture=jax.vmap(env.draw)(env_state),
+        state=env_state,
         action=decision.action,
         reward=after.reward,
         policy=decision.policy,
         active=timestep.active,
+        goal=decision.thoughts.goal,
         belief=decision.thoughts.belief,
         playing=playing,
     )

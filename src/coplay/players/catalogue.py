@@ -7,6 +7,7 @@ from collections.abc import Callable
 from coplay.errors import BadInput, nearest
 from coplay.players import coin_game, matrix, snowdrift, specialisation, stag_hunt
 from coplay.players.changing import becoming
+from coplay.players.mixture import any_of
 from coplay.players.scripted import ScriptedPlayer, random_player
 from coplay.plugins import load_function
 from coplay.types import Algorithm, Environment
@@ -53,7 +54,12 @@ def changing(env: Environment, first: str, then: str, after: int = 30) -> Script
     return becoming(make_player(first, env), make_player(then, env), after)
 
 
-EVERYWHERE: dict[str, Maker] = {"random": random_player, "changing": changing}
+def one_of(env: Environment, *names: str) -> ScriptedPlayer:
+    """One of several players, drawn anew for every episode: `one_of('random', 'changing(...)')`."""
+    return any_of([make_player(name, env) for name in names])
+
+
+EVERYWHERE: dict[str, Maker] = {"random": random_player, "changing": changing, "one_of": one_of}
 
 # Central players of all seats: no co-players, but what the best play comes to.
 YARDSTICKS: dict[str, dict[str, Callable[[Environment], Algorithm]]] = {

@@ -1,0 +1,1 @@
+"""Offline: play of known players written to files, and parts of a learner trained from them."""
