@@ -120,6 +120,30 @@ def plain_goals(names: tuple[str, ...], shown: Callable) -> Goals:
     return Goals(names, count, lambda row: (jnp.ones(count, bool), jnp.eye(count)), shown)
 
 
+@pytree
+class Board:
+    """A game as things on cells, numbered row by row."""
+
+    players: Int[Array, "*batch agent"]  # cell of each
+    here: Bool[Array, "*batch agent"]  # has not left
+    things: Int[Array, "*batch thing"]  # cell of each
+    there: Bool[Array, "*batch thing"]  # has not vanished
+
+
+@dataclasses.dataclass(frozen=True)
+class Entities:
+    """How a game is read as a board and made from one, for models that learn how it moves. One game."""
+
+    width: int
+    num_cells: int
+    steps: tuple[tuple[int, int], ...]  # rows and columns a move can take a player; to stay is the first
+    kinds: tuple[str, ...]
+    kind_of: tuple[int, ...]  # each thing's place in `kinds`
+    read: Callable  # state -> Board
+    write: Callable  # state, action, Board, reward -> state, TimeStep; clocks and the like go by rule
+    possible: Callable  # state, Board -> could the game be there one move later, whatever everyone does?
+
+
 @dataclasses.dataclass(frozen=True)
 class Environment:
     """A game: how it starts and moves, and what it declares about itself."""
@@ -150,6 +174,7 @@ class Environment:
     random_return: float | None = None  # mean return per player of uniform legal play
     can_truncate: bool = False
     symmetry: str = "every renaming of the players"
+    entities: Entities | None = None  # None for games that are no board of things
 
 
 @pytree

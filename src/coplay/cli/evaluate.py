@@ -4,10 +4,12 @@ import argparse
 import dataclasses
 
 from coplay import runs
-from coplay.cli.output import print_json, print_table, result
+from coplay.cli.output import print_json, print_table, refuse_rest, result
+from coplay.cli.pretrain import print_figures
 from coplay.cli.train import parse_overrides
 from coplay.errors import BadInput
 from coplay.experiment import Experiment, parse_run, with_overrides
+from coplay.offline import pretrain as offline
 
 EPILOG = """settings of the run may be given as in `train`:
   coplay evaluate zoo:hop_4h1s_4x4 --episodes 256 --trees 5 --simulations 200    the published budget
@@ -20,12 +22,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--episodes", type=int, default=4096, help="whole games per seed (default 4096)")
     parser.add_argument("--seed", type=int, default=0, help="of the evaluation's own draws")
+    parser.add_argument("--on", help="of a part that `pretrain` made: recorded play to judge it on")
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--greedy", action="store_true", help="always take the likeliest action")
     mode.add_argument("--sample", action="store_true", help="draw from the policy (the default)")
 
 
 def evaluate(arguments: argparse.Namespace, rest: list[str]) -> int:
+    if arguments.on:
+        return _evaluate_part(arguments, rest)
     if arguments.episodes < 1:
         raise BadInput(f"--episodes {arguments.episodes} must be at least 1")
     reference = parse_run(arguments.run)
@@ -38,6 +43,16 @@ def evaluate(arguments: argparse.Namespace, rest: list[str]) -> int:
         print_json(score)
     else:
         _print(score)
+    return 0
+
+
+def _evaluate_part(arguments: argparse.Namespace, rest: list[str]) -> int:
+    refuse_rest(rest, ["on", "json"])
+    figures = offline.evaluate(arguments.run, arguments.on)
+    if arguments.json:
+        print_json(figures)
+    else:
+        print_figures(figures)
     return 0
 
 

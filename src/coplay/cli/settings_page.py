@@ -13,6 +13,8 @@ from coplay.experiment import (
     experiment_names,
     read_experiment,
 )
+from coplay.offline.pretrain import PARTS
+from coplay.offline.training import Training
 from coplay.settings import describe_type, field_docs, field_types
 
 
@@ -38,6 +40,9 @@ def page() -> str:
     for name, make in ENVIRONMENTS.items():
         options = make().options
         parts += [f"## `[game_options]` of `{name}`", GAMES[name], _table(type(options), options)]
+    parts += ["## `coplay pretrain`", "For every part:", _table(Training, Training())]
+    for name, kind in PARTS.items():
+        parts += [f"`coplay pretrain {name}`:", _table(kind.config, kind.config())]
     parts += ["## Shipped experiments", _experiments()]
     parts += ["## Metrics", "The same names in Parquet, TensorBoard and the report.", _metrics()]
     return "\n\n".join(parts) + "\n"

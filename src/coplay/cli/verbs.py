@@ -4,7 +4,19 @@ import argparse
 from collections.abc import Callable
 from typing import NamedTuple
 
-from coplay.cli import adapt, bench, catalogues, collect, compare, cross_play, evaluate, export, replay, train
+from coplay.cli import (
+    adapt,
+    bench,
+    catalogues,
+    collect,
+    compare,
+    cross_play,
+    evaluate,
+    export,
+    pretrain,
+    replay,
+    train,
+)
 
 
 class Verb(NamedTuple):
@@ -65,6 +77,13 @@ VERBS = [
         collect.arguments,
         collect.collect,
         collect.EPILOG,
+    ),
+    Verb(
+        "pretrain",
+        "Train a part of a learner from recorded play, with its errors on held-out episodes.",
+        pretrain.arguments,
+        pretrain.pretrain,
+        pretrain.EPILOG,
     ),
     Verb(
         "replay", "Show one episode in the terminal, or write it as a GIF.", replay.arguments, replay.replay

@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 from coplay.envs import grid, paths
 from coplay.envs.walls import WallMaps, wall_maps
 from coplay.errors import require
-from coplay.types import Environment, Goals, Key, Picture, TimeStep, pytree
+from coplay.types import Board, Entities, Environment, Goals, Key, Picture, TimeStep, pytree
 
 HUNT_STAG, HUNT_HARE = 5, 6
 ACTION_NAMES = (*grid.MOVE_NAMES, "hunt stag", "hunt hare")
@@ -116,6 +116,7 @@ def make(**options) -> Environment:
         plane_shape=(config.size, config.size, config.players + 3) if config.observation == "board" else None,
         reward_values=_reward_values(config),
         ceiling=_ceiling(config),
+        entities=_entities(config, maps),
     )
 
 
@@ -131,19 +132,66 @@ def step(
     config: StagHuntConfig, maps: WallMaps, state: StagHuntState, action: Int[Array, " agent"]
 ) -> tuple[StagHuntState, TimeStep]:
     action = jnp.where(_is_legal(config, maps, state, action), action, grid.STAY)
-    reward, fed, stag_alive, hare_alive = _hunt(config, state, action)
+    reward, fed, prey_alive = _hunt(config, state, action)
+    moved = grid.moved(state.players, action, config.size)
+    return _arrive(config, maps, state, action, moved, state.active & ~fed, prey_alive, reward)
+
+
+def _arrive(config, maps: WallMaps, state: StagHuntState, action, players, active, prey_alive, reward):
+    """The next moment, whoever says what the moves came to; the clock goes by rule."""
     time = state.time + 1
     state = dataclasses.replace(
         state,
-        players=grid.moved(state.players, action, config.size),
-        active=state.active & ~fed,
-        stag_alive=stag_alive,
-        hare_alive=hare_alive,
+        players=players,
+        active=active,
+        stag_alive=prey_alive[: config.stags],
+        hare_alive=prey_alive[config.stags :],
         previous=jnp.where(state.active, action, state.previous),
         time=time,
-        end=_end_after(config, state, time, jnp.any(fed)),
+        end=_end_after(config, state, time, jnp.any(state.active & ~active)),
     )
     return state, _look(config, maps, state, reward, first=False)
+
+
+def _entities(config: StagHuntConfig, maps: WallMaps) -> Entities:
+    def read(state: StagHuntState) -> Board:
+        prey = jnp.concatenate([state.stags, state.hares])
+        alive = jnp.concatenate([state.stag_alive, state.hare_alive])
+        return Board(state.players, state.active, prey, alive)
+
+    def write(state: StagHuntState, action: Int[Array, " agent"], board: Board, reward):
+        action = jnp.where(_is_legal(config, maps, state, action), action, grid.STAY)
+        return _arrive(config, maps, state, action, board.players, board.here, board.there, reward)
+
+    return Entities(
+        width=config.size,
+        num_cells=config.size**2,
+        steps=((0, 0), *((int(row), int(column)) for row, column in grid.MOVES)),
+        kinds=("stag", "hare"),
+        kind_of=(0,) * config.stags + (1,) * config.hares,
+        read=read,
+        write=write,
+        possible=lambda state, board: _can_follow(config, maps, state, board),
+    )
+
+
+def _can_follow(
+    config: StagHuntConfig, maps: WallMaps, state: StagHuntState, board: Board
+) -> Bool[Array, ""]:
+    """Whether somebody's moves lead from here to that board: one cell at most and through no wall, who leaves
+    has eaten where it stood, prey that is gone has fed enough, nobody and nothing comes back."""
+    by_move = state.players[:, None] + jnp.asarray(grid.MOVES @ [config.size, 1], jnp.int32)[None]
+    moved = jnp.any(_open_moves(config, maps, state) & (board.players[:, None] == by_move), axis=1)
+    stayed = board.players == state.players
+    prey = jnp.concatenate([state.stags, state.hares])
+    alive = jnp.concatenate([state.stag_alive, state.hare_alive])
+    needed = np.array([config.stag_hunters] * config.stags + [1] * config.hares)
+    left, vanished = state.active & ~board.here, alive & ~board.there
+    eaten = _stands_on(state.players, prey, vanished) & left[:, None]
+    players = jnp.where(left, stayed & jnp.any(eaten, axis=1), stayed | moved) | ~state.active
+    fed = jnp.sum(eaten, axis=0) >= needed
+    nothing_returns = jnp.all(state.active | ~board.here) & jnp.all(alive | ~board.there)
+    return jnp.all(players) & jnp.all(fed | ~vanished) & nothing_returns
 
 
 def _hunt(config: StagHuntConfig, state: StagHuntState, action: Int[Array, " agent"]):
@@ -157,7 +205,8 @@ def _hunt(config: StagHuntConfig, state: StagHuntState, action: Int[Array, " age
     reward = config.stag_reward * _share(at_stag & stag_falls[None, :], state.strengths)
     reward = reward + config.hare_reward * _share(at_hare, jnp.ones_like(state.strengths))
     fed = jnp.any(at_stag & stag_falls[None, :], axis=1) | jnp.any(at_hare, axis=1)
-    return reward, fed, state.stag_alive & ~stag_falls, state.hare_alive & ~hare_falls
+    alive = jnp.concatenate([state.stag_alive & ~stag_falls, state.hare_alive & ~hare_falls])
+    return reward, fed, alive
 
 
 def _stands_on(players, prey, alive) -> Bool[Array, "agent prey"]:

@@ -1,0 +1,16 @@
+"""What can be trained from recorded play."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Part(NamedTuple):
+    """Weights are those of one member in `init` and `loss`, [member, ...] elsewhere."""
+
+    members: int
+    init: Callable  # key -> weights
+    rows: Callable  # Episodes, numbers of episodes -> rows [row, ...], the episode of each
+    loss: Callable  # weights, rows, key -> what each row costs
+    judge: Callable  # weights, rows, key -> figures by name: numbers and tables
+    pictures: Callable  # weights, rows -> matplotlib Figure by name
+    headlines: tuple[str, ...]  # figures to show after every epoch

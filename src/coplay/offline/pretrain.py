@@ -1,0 +1,152 @@
+"""Training a part from a file of recorded play, into a folder of its own. PARTS is the catalogue."""
+
+import dataclasses
+import io
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from coplay.errors import BadInput, UnknownSetting
+from coplay.files import replace_file
+from coplay.offline import dataset, training, world
+from coplay.offline.folder import PartFolder
+from coplay.offline.part import Part
+from coplay.offline.pictures import loss_curves
+from coplay.offline.training import Training
+from coplay.settings import field_types, from_table, parse_text
+from coplay.types import Environment, PyTree, stream
+
+
+class Kind(NamedTuple):
+    """A kind of part: its settings, and how it is made for a game."""
+
+    config: type
+    make: Callable[[Environment, Any], Part]
+
+
+PARTS = {"world": Kind(world.WorldConfig, world.part_of)}
+
+Say = Callable[[str], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Pretrained:
+    """How training went; the fields are those of `pretrain --json`."""
+
+    part: str  # folder
+    kind: str
+    moves: int  # that were learned from
+    held_out_moves: int
+    epochs: int
+    train_loss: float
+    held_out_loss: float
+    gap: float  # held-out less train
+    figures: dict[str, float]  # on held-out episodes, after the best epoch
+    seconds: float
+
+
+def pretrain(kind: str, data: str | Path, options: dict[str, str], out: str | Path, say: Say) -> Pretrained:
+    """Train `kind` on the file; `options` are settings by name, of the training or of the part."""
+    began = time.perf_counter()
+    settings, config = settings_of(kind, options)
+    about, play = dataset.read(data)
+    env = about.env()
+    part = PARTS[kind].make(env, config)
+    try:
+        learned, held = training.apart(len(play.length), settings)
+    except ValueError as error:
+        raise BadInput(f"{data}: {error}") from error
+    rows, episode = part.rows(play, learned)
+    held_out, _ = part.rows(play, held)
+    said = dataclasses.asdict(settings) | dataclasses.asdict(config)
+    folder = PartFolder.create(out, kind, said, about)
+    table = []
+    judge = jax.jit(part.judge)
+    start = _members(part, settings.seed)
+    for epoch in training.epochs(part.loss, start, rows, episode, held_out, settings):
+        figures = jax.device_get(judge(epoch.weights, held_out, stream(jax.random.key(0), "judge")))
+        folder.save(epoch.number, epoch.weights, figures, epoch.held_out_loss)
+        table.append(_row(epoch, figures))
+        folder.write_table(table)
+        say(_line(epoch, settings, table[-1], part.headlines))
+    best = min(table, key=lambda row: row["loss/held_out"])
+    weights = folder.best_weights(start)
+    _draw(folder, {"loss": loss_curves(table)} | part.pictures(weights, held_out))
+    return Pretrained(
+        part=str(folder.path),
+        kind=kind,
+        moves=len(episode),
+        held_out_moves=len(jax.tree.leaves(held_out)[0]),
+        epochs=len(table),
+        train_loss=best["loss/train"],
+        held_out_loss=best["loss/held_out"],
+        gap=best["loss/held_out"] - best["loss/train"],
+        figures={name: value for name, value in best.items() if name != "epoch"},
+        seconds=time.perf_counter() - began,
+    )
+
+
+def evaluate(path: str | Path, data: str | Path) -> dict[str, float]:
+    """A saved part's figures on any play of its game."""
+    folder = PartFolder.open(path)
+    about, play = dataset.read(data)
+    made_for = folder.said["play"]["game"], folder.said["play"]["options"]
+    if made_for != (about.game, about.options):
+        raise BadInput(
+            f"{path} was trained on {made_for[0]} {made_for[1]}, {data} is {about.game} {about.options}"
+        )
+    kind = PARTS[folder.kind]
+    names = field_types(kind.config)
+    config = from_table(kind.config, {n: v for n, v in folder.said["settings"].items() if n in names}, str)
+    part = kind.make(about.env(), config)
+    weights = folder.best_weights(_members(part, 0))
+    rows, _ = part.rows(play, np.arange(len(play.length)))
+    return _numbers(jax.device_get(jax.jit(part.judge)(weights, rows, stream(jax.random.key(0), "judge"))))
+
+
+def settings_of(kind: str, options: dict[str, str]) -> tuple[Training, Any]:
+    """Settings by name: of how it is trained, and of the part itself."""
+    config = PARTS[kind].config
+    known = {**field_types(Training), **field_types(config)}
+    given = {name: parse_text(text) for name, text in options.items()}
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise UnknownSetting(unknown[0], known)
+    parts = [{n: v for n, v in given.items() if n in field_types(one)} for one in (Training, config)]
+    return from_table(Training, parts[0], lambda key: ""), from_table(config, parts[1], lambda key: "")
+
+
+def _members(part: Part, seed: int) -> PyTree:
+    key = stream(jax.random.key(seed), "members")
+    each = [part.init(jax.random.fold_in(key, number)) for number in range(part.members)]
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
+
+
+def _row(epoch: training.Epoch, figures: dict[str, np.ndarray]) -> dict[str, float | int]:
+    losses = {"loss/train": epoch.train_loss, "loss/held_out": epoch.held_out_loss}
+    return {"epoch": epoch.number, **losses, **_numbers(figures)}
+
+
+def _numbers(figures: dict[str, np.ndarray]) -> dict[str, float]:
+    return {name: float(value) for name, value in figures.items() if np.ndim(value) == 0}
+
+
+def _line(epoch: training.Epoch, settings: Training, row: dict[str, float | int], headlines) -> str:
+    shown = ", ".join(f"{name} {row[name]:.5g}" for name in headlines)
+    return (
+        f"epoch {epoch.number} of {settings.epochs}: loss {row['loss/train']:.4f}, held out "
+        f"{row['loss/held_out']:.4f} (gap {row['loss/held_out'] - row['loss/train']:+.4f}); {shown}"
+    )
+
+
+def _draw(folder: PartFolder, figures: dict[str, Any]) -> None:
+    for name, figure in figures.items():
+        content = io.BytesIO()
+        FigureCanvasAgg(figure).print_png(content)
+        replace_file(folder.path / "pictures" / f"{name}.png", content.getvalue())
