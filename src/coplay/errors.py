@@ -1,7 +1,7 @@
 """The one exception for what a user can get wrong: a sentence, exit code 2, nothing written."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 
 class BadInput(Exception):
@@ -11,7 +11,7 @@ class BadInput(Exception):
 class UnknownSetting(BadInput):
     """A name that is no setting; the command line knows more names than the settings do."""
 
-    def __init__(self, given: str, known: Iterable[str]):
+    def __init__(self, given: str, known: Collection[str]):
         close = nearest(given, known).replace("mean '", "mean '--")
         super().__init__(f"unknown setting --{given}; {close}")
         self.given, self.known = given, set(known)

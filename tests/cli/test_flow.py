@@ -132,6 +132,8 @@ def test_collect_writes_a_file_once_and_says_what_is_in_it(capsys, tmp_path):
     assert abs(sum(found["action_shares"].values()) - 1) < 1e-6
     assert main([*map(str, command), "--out", str(tmp_path / "play.parquet")]) == 2
     assert "is there already" in capsys.readouterr().err
+    assert main([*map(str, command), "--out", str(tmp_path / "other.parquet"), "--learning_rate", "1"]) == 2
+    assert "options of the game only" in capsys.readouterr().err
 
 
 def test_the_report_names_every_seat(run):

@@ -1,9 +1,11 @@
 """Recorded play: what is in a file is what happened, and the game agrees."""
 
 import dataclasses
+import json
 
 import jax
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from numpy.testing import assert_array_equal
@@ -90,6 +92,7 @@ def test_company_is_drawn_for_every_episode_or_sits_as_named(recorded):
         ({"players": ("random",), "is_drawn": False}, "4h1s_4x4 has 4 seats"),
         ({"players": ("nearest_stg", "random")}, "did you mean 'nearest_stag'"),
         ({"game": "4h1s_4x5"}, "did you mean"),
+        ({"seed": 2**40}, "--seed"),
     ],
 )
 def test_what_cannot_be_recorded_is_said_in_a_sentence(change, sentence):
@@ -108,7 +111,14 @@ def test_a_foreign_or_damaged_file_is_refused(recorded, tmp_path):
     pq.write_table(table.drop_columns(["state.players"]), tmp_path / "less.parquet")
     with pytest.raises(BadInput, match="players"):
         dataset.read(tmp_path / "less.parquet")
-    later = dataclasses.asdict(wanted()) | {"format": 99}
-    pq.write_table(table.replace_schema_metadata({"coplay": str(later).replace("'", '"')}), tmp_path / "x")
-    with pytest.raises(BadInput, match="damaged or not recorded play"):
-        dataset.read(tmp_path / "x")
+    later = json.dumps(dataclasses.asdict(wanted()) | {"format": 99})
+    pq.write_table(table.replace_schema_metadata({"coplay": later}), tmp_path / "later.parquet")
+    with pytest.raises(BadInput, match="format 99"):
+        dataset.read(tmp_path / "later.parquet")
+    pq.write_table(table.take(np.delete(np.arange(len(table)), 5)), tmp_path / "gap.parquet")
+    pq.write_table(pa.concat_tables([table, table]), tmp_path / "twice.parquet")
+    for name in ("gap", "twice"):
+        with pytest.raises(BadInput, match="not whole episodes"):
+            dataset.read(tmp_path / f"{name}.parquet")
+    with pytest.raises(BadInput, match="there is no file"):
+        dataset.read(tmp_path)

@@ -1,6 +1,8 @@
 """Parts trained from recorded play: what is held out, when it stops, what is kept, how it is judged."""
 
 import csv
+import dataclasses
+import itertools
 import json
 
 import jax
@@ -10,11 +12,13 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from coplay.cli.main import main
+from coplay.envs import make_game
 from coplay.errors import BadInput
 from coplay.nets import world as worlds
 from coplay.offline import collect, dataset, pretrain, training, world
 from coplay.offline.training import Training
 from coplay.types import Board
+from tests.small import same_bits
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +45,7 @@ def test_a_world_learned_from_a_few_games_is_nearly_the_game(trained):
     assert figures["reward/right"] > 0.99
     assert figures["reward/recall"] > 0.9
     assert figures["skill"] > 0.98
+    assert 1 >= figures["exact/after 1"] >= figures["exact/after 3"] > 0.5
     assert 0 < figures["disagreement"] < 0.1
     assert trained.held_out_loss < 1
 
@@ -61,7 +66,10 @@ def test_every_epoch_is_kept_with_its_figures(trained, data):
 
 
 def test_a_saved_part_is_judged_on_any_play_of_its_game(trained, data, capsys):
-    assert main(["evaluate", trained.part, "--on", str(data), "--json"]) == 0
+    strangers = data.parent / "strangers.parquet"
+    about = collect.about("stag_hunt", {"size": 4, "observation": "entities"}, ("fickle",), True, 40, seed=5)
+    dataset.write(strangers, about, collect.record(about))
+    assert main(["evaluate", trained.part, "--on", str(strangers), "--json"]) == 0
     figures = json.loads(capsys.readouterr().out)
     assert figures["exact/likeliest"] > 0.97
     other = data.parent / "other.parquet"
@@ -71,6 +79,9 @@ def test_a_saved_part_is_judged_on_any_play_of_its_game(trained, data, capsys):
         pretrain.evaluate(trained.part, other)
     with pytest.raises(BadInput, match="is no trained part"):
         pretrain.evaluate(data.parent, data)
+    assert main(["evaluate", trained.part]) == 2
+    assert "name recorded play to judge it on with --on" in capsys.readouterr().err
+    assert main(["evaluate", trained.part, "--on", str(data), "--greedy"]) == 2
 
 
 def test_bad_settings_are_one_sentence_and_nothing_is_written(data, capsys):
@@ -78,6 +89,8 @@ def test_bad_settings_are_one_sentence_and_nothing_is_written(data, capsys):
         (["--epoch", "3"], "did you mean '--epochs'"),
         (["--epochs", "0"], "epochs=0 must be at least 1"),
         (["--held_out", "1.5"], "held_out=1.5 must lie between 0 and 1"),
+        (["--members", "0"], "members=0 must be at least 1"),
+        (["--hidden", "[0]"], "widths of at least 1"),
     ]:
         assert main(["pretrain", "world", str(data), "--out", str(data.parent / "no"), *options]) == 2
         assert sentence in capsys.readouterr().err
@@ -126,7 +139,7 @@ def table(data):
     about, play = dataset.read(data)
     env = about.env()
     model, _ = worlds.world_model(env.entities, env.num_agents, env.num_actions, env.reward_values, (8,))
-    rows, _ = world.moves_of(env, model, play, np.arange(40))
+    rows, _ = world.moves_of(env, model, play, np.arange(len(play.length)))
     return model, rows
 
 
@@ -144,12 +157,15 @@ def sure_of(model, happened):
 
 def judged_by(monkeypatch, model, rows, said):
     monkeypatch.setattr(world, "said", lambda *_: said)
-    return world.judged(model, {"nothing": jnp.zeros(1)}, rows, jax.random.key(0))
+    monkeypatch.setattr(world, "_later", lambda *_: {})  # it asks the networks themselves
+    env = make_game("4h1s_4x4", observation="entities")
+    return world.judged(env, model, {"nothing": jnp.zeros(1)}, rows, jax.random.key(0))
 
 
 def test_whoever_knows_what_happens_scores_full_marks(monkeypatch, table):
     model, rows = table
     figures = judged_by(monkeypatch, model, rows, sure_of(model, rows.happened))
+    assert figures["reward/mse"] < 1e-9
     for name in ("exact/likeliest", "exact/drawn", "legal/drawn", "reward/right", "reward/recall", "skill"):
         assert_allclose(figures[name], 1.0, err_msg=name)
     assert figures["mse"] < 1e-12
@@ -174,7 +190,8 @@ def test_who_always_says_nothing_is_paid_is_right_mostly_and_recalls_nothing(mon
     never = worlds.Foreseen(sure.step, certain(jnp.zeros_like(rows.happened.reward), 8), sure.there)
     figures = judged_by(monkeypatch, model, rows, never)
     assert figures["reward/right"] > 0.85
-    assert figures["reward/recall"] == 0
+    assert figures["reward/recall"] == figures["reward/recall 5"] == 0
+    assert figures["reward/recall 0"] == 1
 
 
 def test_rare_rewards_count_more_and_the_departed_nothing(table):
@@ -187,22 +204,55 @@ def test_rare_rewards_count_more_and_the_departed_nothing(table):
 
 
 def test_a_jump_a_wall_and_a_meal_without_prey_are_not_possible():
-    env = collect.about("4h1s_4x4", {}, ("random",), True, 1, seed=0).env()
-    state, _ = env.reset(jax.random.key(0))
-    board = env.entities.read(state)
-    state = env.entities.write(state, jnp.full(4, 4), Board(jnp.array([0, 5, 5, 15]), board.here, jnp.array(
-        [5, 1, 2, 3, 4]), board.there), jnp.zeros(4))[0]  # fmt: skip
-    prey = env.entities.read(state).things
-    now = env.entities.read(state)
+    env = make_game("4h1s_4x4")
+    fresh, _ = env.reset(jax.random.key(0))
+    things = jnp.array([5, 0, 2, 7, 8])
+    state = dataclasses.replace(fresh, players=jnp.array([0, 5, 5, 15]), stags=things[:1], hares=things[1:])
 
     def can(players=(0, 5, 5, 15), here=(1, 1, 1, 1), there=(1, 1, 1, 1, 1)):
-        later = Board(jnp.array(players), jnp.array(here, bool), prey, jnp.array(there, bool))
+        later = Board(jnp.array(players), jnp.array(here, bool), things, jnp.array(there, bool))
         return bool(env.entities.possible(state, later))
 
-    assert_array_equal(now.players, [0, 5, 5, 15])
     assert can()
     assert can(players=(1, 9, 4, 14))
+    assert can(here=(0, 1, 1, 1), there=(1, 0, 1, 1, 1)), "a hare is eaten"
+    assert can(here=(1, 0, 0, 1), there=(0, 1, 1, 1, 1)), "a stag is eaten by two"
     assert not can(players=(2, 5, 5, 15)), "two cells"
     assert not can(players=(0, 5, 5, 16)), "off the board"
+    assert not can(players=(-1, 5, 5, 15)), "off the board"
     assert not can(here=(1, 1, 1, 0)), "gone without a meal"
+    assert not can(here=(1, 0, 1, 1), there=(0, 1, 1, 1, 1)), "one alone eats no stag"
     assert not can(there=(0, 1, 1, 1, 1)), "a stag gone by itself"
+    assert not can(here=(0, 1, 1, 1)), "a meal that leaves the hare"
+    corner = dataclasses.replace(state, players=jnp.array([3, 5, 5, 15]))
+    wrapped = Board(jnp.array([4, 5, 5, 15]), jnp.ones(4, bool), things, jnp.ones(5, bool))
+    assert not env.entities.possible(corner, wrapped), "round the edge"
+
+
+def test_nobody_walks_through_a_wall():
+    env = make_game("4h1s_8x8_walls")
+    state, timestep = env.reset(jax.random.key(0))
+    board = env.entities.read(state)
+    shifts = np.array([-8, 8, -1, 1])
+    for seat, move in itertools.product(range(4), range(4)):
+        moved = dataclasses.replace(board, players=board.players.at[seat].add(int(shifts[move])))
+        assert bool(env.entities.possible(state, moved)) == bool(timestep.legal[seat, move])
+    assert not np.asarray(timestep.legal)[:, :4].all(), "somebody stands at a wall or an edge"
+
+
+def test_a_game_played_by_what_is_foretold_is_the_game_where_that_is_true(table):
+    """Sure of the truth, a learned step makes the game's own next state and rewards."""
+    model, rows = table
+    env = make_game("4h1s_4x4", observation="entities")
+    some = jax.tree.map(lambda x: x[:50], rows)
+    keys = jax.random.split(jax.random.key(0), 50)
+    true = jax.vmap(env.step)(some.state, some.action, keys)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worlds, "foreseen", lambda world, weights, rows: weights)
+        told = sure_of(model, some.happened)
+        imagined = jax.vmap(lambda *one: worlds.imagined_step(env, model, *one))(
+            told, some.state, some.action, keys
+        )
+    assert same_bits(imagined[0], true[0])
+    assert_allclose(imagined[1].reward, true[1].reward, rtol=1e-6)
+    assert_array_equal(imagined[1].legal, true[1].legal)

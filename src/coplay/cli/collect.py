@@ -1,6 +1,7 @@
 """`collect`: play of known players into a file."""
 
 import argparse
+import dataclasses
 import time
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from coplay.players.catalogue import split_names
 
 EPILOG = """options of the game may be given by name:
   coplay collect 4h1s_4x4 --players nearest_stag,nearest_hare,random --episodes 20000
-  coplay collect 4h1s_8x8_walls --lineup nearest_stag,nearest_stag,nearest_hare,random --horizon 50"""
+  coplay collect 4h1s_8x8_walls --lineup nearest_stag,nearest_stag,nearest_hare,random --horizon 50
+  coplay collect stag_hunt --players nearest_hare,random --game_options.players 3"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,12 +35,10 @@ def collect(arguments: argparse.Namespace, rest: list[str]) -> int:
     path = Path(arguments.out or f"data/{Path(arguments.game).stem}.parquet")
     if path.exists():
         raise BadInput(f"{path} is there already; name another with --out")
-    experiment = with_overrides(Experiment(game=arguments.game), parse_overrides(rest))
+    options = _game_options(arguments.game, rest)
     is_drawn = arguments.players is not None
     players = tuple(split_names(arguments.players if is_drawn else arguments.lineup))
-    wanted = recording.about(
-        experiment.game, experiment.game_options, players, is_drawn, arguments.episodes, arguments.seed
-    )
+    wanted = recording.about(arguments.game, options, players, is_drawn, arguments.episodes, arguments.seed)
     began = time.perf_counter()
     play = recording.record(wanted, lambda done: people.print(f"{done:,} of {wanted.episodes:,} episodes"))
     dataset.write(path, wanted, play)
@@ -48,6 +48,15 @@ def collect(arguments: argparse.Namespace, rest: list[str]) -> int:
     else:
         _print(found)
     return 0
+
+
+def _game_options(game: str, rest: list[str]) -> dict:
+    """What is set otherwise in the game; other settings are refused, for they would change nothing."""
+    plain = Experiment(game=game)
+    changed = with_overrides(plain, parse_overrides(rest))
+    if dataclasses.replace(changed, game_options={}) != plain:
+        raise BadInput("collect takes options of the game only (`coplay games GAME` lists them)")
+    return dict(changed.game_options)
 
 
 def _summary(path: Path, wanted: dataset.About, play: dataset.Episodes, seconds: float) -> dict:

@@ -1,4 +1,4 @@
-"""`evaluate`: a run's players among themselves."""
+"""`evaluate`: a run's players among themselves, or a trained part on recorded play."""
 
 import argparse
 import dataclasses
@@ -10,6 +10,7 @@ from coplay.cli.train import parse_overrides
 from coplay.errors import BadInput
 from coplay.experiment import Experiment, parse_run, with_overrides
 from coplay.offline import pretrain as offline
+from coplay.offline.folder import is_part
 
 EPILOG = """settings of the run may be given as in `train`:
   coplay evaluate zoo:hop_4h1s_4x4 --episodes 256 --trees 5 --simulations 200    the published budget
@@ -20,7 +21,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "run", help="a run folder; RUN@best for its best evaluated checkpoint, RUN@best:3 for seed 3"
     )
-    parser.add_argument("--episodes", type=int, default=4096, help="whole games per seed (default 4096)")
+    parser.add_argument("--episodes", type=int, help="whole games per seed (default 4096)")
     parser.add_argument("--seed", type=int, default=0, help="of the evaluation's own draws")
     parser.add_argument("--on", help="of a part that `pretrain` made: recorded play to judge it on")
     mode = parser.add_mutually_exclusive_group()
@@ -31,14 +32,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def evaluate(arguments: argparse.Namespace, rest: list[str]) -> int:
     if arguments.on:
         return _evaluate_part(arguments, rest)
-    if arguments.episodes < 1:
-        raise BadInput(f"--episodes {arguments.episodes} must be at least 1")
+    if is_part(arguments.run):
+        raise BadInput(f"{arguments.run} is a trained part: name recorded play to judge it on with --on")
+    episodes = 4096 if arguments.episodes is None else arguments.episodes
+    if episodes < 1:
+        raise BadInput(f"--episodes {episodes} must be at least 1")
     reference = parse_run(arguments.run)
     run = runs.load(reference.path)
     run = dataclasses.replace(run, experiment=_with_settings(run.experiment, rest))
     only = reference.seed if ":" in arguments.run.partition("@")[2] else None
     mode = "greedy" if arguments.greedy else "sample"
-    score = runs.evaluate(run, arguments.episodes, mode, reference.best, arguments.seed, only)
+    score = runs.evaluate(run, episodes, mode, reference.best, arguments.seed, only)
     if arguments.json:
         print_json(score)
     else:
@@ -48,6 +52,8 @@ def evaluate(arguments: argparse.Namespace, rest: list[str]) -> int:
 
 def _evaluate_part(arguments: argparse.Namespace, rest: list[str]) -> int:
     refuse_rest(rest, ["on", "json"])
+    if arguments.greedy or arguments.sample or arguments.episodes is not None or arguments.seed:
+        raise BadInput("a part is judged on all of the play that --on names; other options say nothing")
     figures = offline.evaluate(arguments.run, arguments.on)
     if arguments.json:
         print_json(figures)

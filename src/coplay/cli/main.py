@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         code = 1
     except KeyboardInterrupt:
-        print("coplay: stopped at once; what had been saved is in the run folder", file=sys.stderr)
+        print("coplay: stopped at once; what had been saved before is kept", file=sys.stderr)
         code = 130
     except Exception as error:
         if debug:

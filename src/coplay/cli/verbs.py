@@ -47,7 +47,7 @@ VERBS = [
     ),
     Verb(
         "evaluate",
-        "Score a run's players among themselves, per seat, with intervals.",
+        "Score a run's players among themselves, per seat, with intervals; or a part on recorded play.",
         evaluate.arguments,
         evaluate.evaluate,
         evaluate.EPILOG,

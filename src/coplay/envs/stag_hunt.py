@@ -116,7 +116,7 @@ def make(**options) -> Environment:
         plane_shape=(config.size, config.size, config.players + 3) if config.observation == "board" else None,
         reward_values=_reward_values(config),
         ceiling=_ceiling(config),
-        entities=_entities(config, maps),
+        entities=None if config.strengths else _entities(config, maps),  # strength is no thing on a board
     )
 
 

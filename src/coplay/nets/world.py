@@ -7,6 +7,7 @@ that it leaves) and one of the rewards the game can pay; for every thing, whethe
 trained apart show by their disagreement where they do not know.
 """
 
+import dataclasses
 from typing import NamedTuple
 
 import equinox as eqx
@@ -16,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from coplay.nets.mlp import MLP
-from coplay.types import Board, Entities, Key, PyTree, pytree
+from coplay.types import Board, Entities, Environment, EnvState, Key, PyTree, pytree
 
 GAIN = 0.1  # of output layers: everything is about as likely at first
 
@@ -59,6 +60,12 @@ class World(NamedTuple):
     @property
     def leaving(self) -> int:
         return len(self.entities.steps)
+
+    @property
+    def shift(self) -> Int[np.ndarray, " step"]:
+        """By how much each step changes the number of a cell."""
+        steps = np.array(self.entities.steps, np.int32)
+        return steps[:, 0] * self.entities.width + steps[:, 1]
 
 
 class Networks(eqx.Module):
@@ -170,8 +177,7 @@ def likeliest(said: Foreseen) -> Drawn:
 
 def next_board(world: World, board: Board, drawn: Drawn) -> Board:
     """Where everyone is then, and what is left; who had left stays gone, and so does what had vanished."""
-    shift = np.array([row * world.entities.width + column for row, column in world.entities.steps] + [0])
-    moved = board.players + jnp.asarray(shift, jnp.int32)[drawn.step]
+    moved = board.players + jnp.asarray([*world.shift, 0])[drawn.step]
     return Board(
         players=jnp.where(board.here, moved, board.players),
         here=board.here & (drawn.step != world.leaving),
@@ -182,10 +188,9 @@ def next_board(world: World, board: Board, drawn: Drawn) -> Board:
 
 def true_drawn(world: World, before: Board, after: Board, reward: Float[Array, "*batch agent"]) -> Drawn:
     """What did happen, in the same terms: the labels."""
-    steps = np.array(world.entities.steps)
     apart = after.players - before.players
-    shift = jnp.asarray(steps[:, 0] * world.entities.width + steps[:, 1], jnp.int32)
-    step = jnp.argmax(apart[..., None] == _over(shift, apart.ndim + 1), axis=-1).astype(jnp.int32)
+    is_step = apart[..., None] == _over(jnp.asarray(world.shift), apart.ndim + 1)
+    step = jnp.argmax(is_step, axis=-1).astype(jnp.int32)
     left = before.here & ~after.here
     values = jnp.asarray(world.reward_values, jnp.float32)
     nearest = jnp.argmin(jnp.abs(reward[..., None] - _over(values, reward.ndim + 1)), axis=-1)
@@ -194,3 +199,20 @@ def true_drawn(world: World, before: Board, after: Board, reward: Float[Array, "
         reward=nearest.astype(jnp.int32),
         there=after.there,
     )
+
+
+# --- a learned game ------------------------------------------------------------------------------
+
+
+def imagined_step(env: Environment, world: World, weights: PyTree, state: EnvState, action, key: Key):
+    """As `env.step`, in one game, but by what a member foretells; a step onto no cell is not taken."""
+    entities = world.entities
+    board = entities.read(state)
+    legal = env.view(state)[1]
+    is_legal = jnp.take_along_axis(legal, action[:, None], axis=1)[:, 0]
+    drawn = draw(foreseen(world, weights, rows_of(world, board, action, is_legal)), key)
+    later = next_board(world, board, drawn)
+    is_cell = (later.players >= 0) & (later.players < entities.num_cells)
+    later = dataclasses.replace(later, players=jnp.where(is_cell, later.players, board.players))
+    reward = jnp.where(board.here, jnp.asarray(world.reward_values, jnp.float32)[drawn.reward], 0.0)
+    return entities.write(state, action, later, reward)

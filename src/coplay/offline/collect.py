@@ -11,7 +11,7 @@ from jaxtyping import Array, Shaped
 
 from coplay.errors import BadInput
 from coplay.evaluation.self_play import watch_episodes
-from coplay.experiment import known_player
+from coplay.experiment import is_run, known_player
 from coplay.offline.dataset import NO_GOAL, NOBODY_MOVES, About, Episodes
 from coplay.players.catalogue import make_player
 from coplay.players.lineup import Member, seated
@@ -19,9 +19,9 @@ from coplay.players.mixture import any_of
 from coplay.players.scripted import scripted
 from coplay.types import Algorithm, Environment, Key, stream
 
-AT_ONCE = 2048  # games side by side
+AT_ONCE, AT_ONCE_RUNS = 2048, 256  # games side by side; fewer where runs play, which may search
 
-Say = Callable[[int], None]  # told how many episodes there are so far
+Done = Callable[[int], None]  # told how many episodes there are so far
 
 
 def about(
@@ -30,6 +30,8 @@ def about(
     """What is to be recorded, refused in a sentence where it cannot be."""
     if episodes < 1:
         raise BadInput(f"--episodes {episodes} must be at least 1")
+    if not 0 <= seed < 2**31:
+        raise BadInput(f"--seed {seed} must lie between 0 and {2**31 - 1}")
     version = importlib.metadata.version("coplay")
     wanted = About(game, options, players, is_drawn, episodes, seed, version)
     seats = wanted.env().num_agents
@@ -38,16 +40,17 @@ def about(
     return wanted
 
 
-def record(wanted: About, say: Say = lambda done: None) -> Episodes:
-    """Play all of it; every part of `AT_ONCE` games has a key of its own."""
+def record(wanted: About, done: Done = lambda episodes: None) -> Episodes:
+    """Play all of it, so many games at once; every part has a key of its own."""
     env = wanted.env()
     algorithm = _company(env, wanted)
     params = algorithm.init(jax.random.key(0))
-    play = jax.jit(lambda key: _watched(env, algorithm, params, key))
+    games = min(wanted.episodes, AT_ONCE_RUNS if any(map(is_run, wanted.players)) else AT_ONCE)
+    play = jax.jit(lambda key: _watched(env, algorithm, params, key, games))
     key, parts = stream(jax.random.key(wanted.seed), "collect"), []
-    for number in range(math.ceil(wanted.episodes / AT_ONCE)):
+    for number in range(math.ceil(wanted.episodes / games)):
         parts.append(jax.device_get(play(jax.random.fold_in(key, number))))
-        say(min(wanted.episodes, (number + 1) * AT_ONCE))
+        done(min(wanted.episodes, (number + 1) * games))
     whole = jax.tree.map(lambda *each: np.concatenate(each)[: wanted.episodes], *parts)
     return Episodes(**whole)
 
@@ -65,9 +68,9 @@ def _company(env: Environment, wanted: About) -> Algorithm:
     return seated(members, lineup)
 
 
-def _watched(env: Environment, algorithm: Algorithm, params, key: Key) -> dict:
+def _watched(env: Environment, algorithm: Algorithm, params, key: Key, games: int) -> dict:
     """A part's episodes, [episode, board, ...] by the names of `Episodes`."""
-    scores, moments, start = watch_episodes(env, algorithm, params, key, AT_ONCE)
+    scores, moments, start = watch_episodes(env, algorithm, params, key, games)
     playing = moments.playing[..., None]
     active = moments.active & playing
     in_next = jnp.concatenate([active[1:], jnp.zeros_like(active[:1])])

@@ -2,8 +2,9 @@
 
 A row is a board: what the game was at that moment, and what everyone then did and got. An episode's last row
 is the board it ended with; nobody moves there (action -1). Columns: episode, step, the fields of the game's
-state, then for each seat action, reward, active (in the game at this board), left (this move took it out)
-and goal (a place in the game's goals, -1 for none). The file also says what made it (`About`).
+state, then for each seat action, reward, active (in the game at this board), left (this move was its last:
+it left, or the game was over) and goal (a place in the game's goals, -1 for none). The file also says what
+made it (`About`).
 """
 
 import dataclasses
@@ -104,12 +105,12 @@ def _as_arrow(values: np.ndarray) -> pa.Array:
 
 def read(path: str | Path) -> tuple[About, Episodes]:
     """A damaged or foreign file is refused in a sentence."""
+    if not Path(path).is_file():
+        raise BadInput(f"there is no file {path}; `coplay collect` makes one")
     try:
         table = pq.read_table(path)
         about = _about(table.schema.metadata or {})
         return about, _episodes(about.env(), table)
-    except FileNotFoundError:
-        raise BadInput(f"there is no file {path}; `coplay collect` makes one") from None
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
         raise BadInput(f"{path} is damaged or not recorded play of coplay ({error})") from error
 
@@ -125,6 +126,9 @@ def _about(metadata: dict[bytes, bytes]) -> About:
 def _episodes(env: Environment, table: pa.Table) -> Episodes:
     episode, step = (table[name].to_numpy() for name in ("episode", "step"))
     length = np.bincount(episode) - 1
+    starts = np.concatenate([[0], np.cumsum(length + 1)[:-1]])
+    if (np.diff(episode) < 0).any() or (step != np.arange(len(step)) - starts[episode]).any():
+        raise ValueError("its rows are not whole episodes, one after the other")
     shape = (len(length), length.max() + 1)
 
     def padded(name: str, one: jax.ShapeDtypeStruct) -> np.ndarray:

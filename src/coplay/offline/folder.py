@@ -1,6 +1,7 @@
 """A trained part on disk.
 
-part.json              what it is: kind, settings, the play it learned from, versions
+part.json              what it is: kind, settings, the play it learned from
+    versions.json          commit, packages, hardware
 checkpoints/           its weights after each epoch (`training/checkpoint.py`)
 evaluation.csv         every epoch's figures on held-out episodes, one row each
 evaluation/NNN.npz     the same with tables (confusion, ...)
@@ -20,9 +21,21 @@ from coplay.errors import BadInput
 from coplay.files import replace_file
 from coplay.offline.dataset import About
 from coplay.training import checkpoint
+from coplay.training.run_folder import collect_versions
 from coplay.types import PyTree
 
 FORMAT = 1
+
+
+def is_part(path: str | Path) -> bool:
+    return (Path(path) / "part.json").is_file()
+
+
+def require_free(path: str | Path) -> None:
+    """For a folder that is to be made: nothing may be lost."""
+    path = Path(path)
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise BadInput(f"{path} holds something already; name another folder with --out")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,9 +46,9 @@ class PartFolder:
 
     @classmethod
     def create(cls, path: str | Path, kind: str, settings: dict[str, Any], about: About) -> "PartFolder":
+        require_free(path)
         folder = cls(Path(path))
-        if folder.path.exists() and any(folder.path.iterdir()):
-            raise BadInput(f"{path} holds something already; name another folder with --out")
+        replace_file(folder.path / "versions.json", json.dumps(collect_versions(), indent=1).encode())
         said = {"format": FORMAT, "kind": kind, "settings": settings, "play": dataclasses.asdict(about)}
         replace_file(folder.path / "part.json", json.dumps(said, indent=1).encode())
         return folder
@@ -43,10 +56,13 @@ class PartFolder:
     @classmethod
     def open(cls, path: str | Path) -> "PartFolder":
         folder = cls(Path(path))
-        if not (folder.path / "part.json").is_file():
+        if not is_part(path):
             raise BadInput(f"{path} is no trained part: it has no part.json (`coplay pretrain` makes one)")
-        if folder.said.get("format") != FORMAT:
-            raise BadInput(f"{path} has format {folder.said.get('format')!r}; this coplay reads {FORMAT}")
+        said = folder.said
+        if said.get("format") != FORMAT:
+            raise BadInput(f"{path} has format {said.get('format')!r}; this coplay reads {FORMAT}")
+        if not {"kind", "settings", "play"} <= set(said):
+            raise BadInput(f"{path}: part.json does not say all that it should; restore it from a copy")
         return folder
 
     @property
@@ -54,8 +70,10 @@ class PartFolder:
         """What part.json says."""
         try:
             said = json.loads((self.path / "part.json").read_bytes())
-        except ValueError as error:
-            raise BadInput(f"{self.path / 'part.json'} is damaged; restore it from a copy") from error
+        except ValueError:
+            said = None
+        if not isinstance(said, dict):
+            raise BadInput(f"{self.path / 'part.json'} is damaged; restore it from a copy")
         return said
 
     @property

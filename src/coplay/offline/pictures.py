@@ -14,7 +14,7 @@ def loss_curves(table: Sequence[dict[str, float | int]]) -> Figure:
     epochs = [row["epoch"] for row in table]
     for name, label in (("loss/train", "learned from"), ("loss/held_out", "held out")):
         axes.plot(epochs, [row[name] for row in table], marker="o", label=label)
-    axes.set(xlabel="epoch", ylabel="nats a joint move", yscale="log")
+    axes.set(xlabel="epoch", ylabel="loss a joint move", yscale="log")
     axes.legend(frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
     return figure

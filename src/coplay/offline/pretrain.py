@@ -12,10 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
+from coplay.envs import make_game
 from coplay.errors import BadInput, UnknownSetting
 from coplay.files import replace_file
 from coplay.offline import dataset, training, world
-from coplay.offline.folder import PartFolder
+from coplay.offline.folder import PartFolder, require_free
 from coplay.offline.part import Part
 from coplay.offline.pictures import loss_curves
 from coplay.offline.training import Training
@@ -55,6 +56,7 @@ def pretrain(kind: str, data: str | Path, options: dict[str, str], out: str | Pa
     """Train `kind` on the file; `options` are settings by name, of the training or of the part."""
     began = time.perf_counter()
     settings, config = settings_of(kind, options)
+    require_free(out)
     about, play = dataset.read(data)
     env = about.env()
     part = PARTS[kind].make(env, config)
@@ -64,20 +66,18 @@ def pretrain(kind: str, data: str | Path, options: dict[str, str], out: str | Pa
         raise BadInput(f"{data}: {error}") from error
     rows, episode = part.rows(play, learned)
     held_out, _ = part.rows(play, held)
+    judge, judged, start = jax.jit(part.judge), training.first_rows(held_out), _members(part, settings.seed)
     said = dataclasses.asdict(settings) | dataclasses.asdict(config)
-    folder = PartFolder.create(out, kind, said, about)
-    table = []
-    judge = jax.jit(part.judge)
-    start = _members(part, settings.seed)
+    folder, table = PartFolder.create(out, kind, said, about), []
     for epoch in training.epochs(part.loss, start, rows, episode, held_out, settings):
-        figures = jax.device_get(judge(epoch.weights, held_out, stream(jax.random.key(0), "judge")))
+        figures = jax.device_get(judge(epoch.weights, judged, stream(jax.random.key(0), "judge")))
         folder.save(epoch.number, epoch.weights, figures, epoch.held_out_loss)
         table.append(_row(epoch, figures))
         folder.write_table(table)
         say(_line(epoch, settings, table[-1], part.headlines))
     best = min(table, key=lambda row: row["loss/held_out"])
     weights = folder.best_weights(start)
-    _draw(folder, {"loss": loss_curves(table)} | part.pictures(weights, held_out))
+    _draw(folder, {"loss": loss_curves(table)} | part.pictures(weights, judged))
     return Pretrained(
         part=str(folder.path),
         kind=kind,
@@ -93,20 +93,24 @@ def pretrain(kind: str, data: str | Path, options: dict[str, str], out: str | Pa
 
 
 def evaluate(path: str | Path, data: str | Path) -> dict[str, float]:
-    """A saved part's figures on any play of its game."""
+    """A saved part's figures on any play of its game, the first forty thousand moves of it."""
     folder = PartFolder.open(path)
     about, play = dataset.read(data)
     made_for = folder.said["play"]["game"], folder.said["play"]["options"]
-    if made_for != (about.game, about.options):
+    env, its_own = about.env(), make_game(made_for[0], **made_for[1])
+    if (env.name, env.options) != (its_own.name, its_own.options):
         raise BadInput(
             f"{path} was trained on {made_for[0]} {made_for[1]}, {data} is {about.game} {about.options}"
         )
+    if folder.kind not in PARTS:
+        raise BadInput(f"{path} is a {folder.kind!r}, which this coplay does not know")
     kind = PARTS[folder.kind]
     names = field_types(kind.config)
-    config = from_table(kind.config, {n: v for n, v in folder.said["settings"].items() if n in names}, str)
-    part = kind.make(about.env(), config)
+    said = {name: value for name, value in folder.said["settings"].items() if name in names}
+    config = from_table(kind.config, said, lambda key: "")
+    part = kind.make(env, config)
     weights = folder.best_weights(_members(part, 0))
-    rows, _ = part.rows(play, np.arange(len(play.length)))
+    rows = training.first_rows(part.rows(play, np.arange(len(play.length)))[0])
     return _numbers(jax.device_get(jax.jit(part.judge)(weights, rows, stream(jax.random.key(0), "judge"))))
 
 

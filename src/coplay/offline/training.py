@@ -5,6 +5,7 @@ of its own. Training stops early once the held-out loss has not fallen by a hund
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from jaxtyping import Array, Float, Int
 from coplay.errors import require
 from coplay.types import Key, PyTree, stream
 
-SCORED = 20_000  # rows of those learned from that the loss after an epoch is measured on
+MOST = 40_000  # rows that a loss or a figure is measured on
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +34,9 @@ class Training:
     def __post_init__(self):
         require(self.epochs >= 1, f"epochs={self.epochs} must be at least 1")
         require(self.batch >= 1, f"batch={self.batch} must be at least 1")
+        require(self.learning_rate > 0, f"learning_rate={self.learning_rate} must be above 0")
+        require(self.max_grad_norm > 0, f"max_grad_norm={self.max_grad_norm} must be above 0")
+        require(0 <= self.seed < 2**31, f"seed={self.seed} must lie between 0 and {2**31 - 1}")
         require(0 < self.held_out < 1, f"held_out={self.held_out} must lie between 0 and 1")
         require(self.patience >= 1, f"patience={self.patience} must be at least 1")
 
@@ -42,8 +46,13 @@ class Epoch(NamedTuple):
 
     number: int
     weights: PyTree  # [member, ...]
-    train_loss: float  # of some of the rows that were learned from, by the same weights
+    train_loss: float  # of rows that were learned from, by the same weights
     held_out_loss: float
+
+
+def first_rows(rows: PyTree) -> PyTree:
+    """As many as figures are measured on; episodes are in no particular order, so the first will do."""
+    return jax.tree.map(lambda x: x[:MOST], rows)
 
 
 def apart(num_episodes: int, settings: Training) -> tuple[np.ndarray, np.ndarray]:
@@ -70,15 +79,17 @@ def epochs(
     steps = max(1, count // settings.batch)
     optimiser = _optimiser(settings, steps)
     state = jax.vmap(optimiser.init)(weights)
-    learn = _one_epoch(loss, optimiser, jnp.asarray(_drawn(settings.seed, members, episode)))
-    some = jax.tree.map(lambda x: x[:: max(1, count // SCORED)], rows)
-    score = jax.jit(lambda weights, rows, key: _mean_loss(loss, weights, rows, key))
+    learn, score = _one_epoch(loss, optimiser), jax.jit(functools.partial(_mean_loss, loss))
+    times = jnp.asarray(_drawn(settings.seed, members, episode))
+    learned = first_rows((rows, times.T))
+    held_out = first_rows((held_out, jnp.ones((len(jax.tree.leaves(held_out)[0]), members), jnp.int32)))
     key, best, waited = stream(jax.random.key(settings.seed), "pretrain"), np.inf, 0
     for number in range(1, settings.epochs + 1):
         now = jax.random.fold_in(key, number)
         order = _orders(stream(now, "order"), members, count, steps, settings.batch)
-        weights, state = learn(weights, state, rows, order, stream(now, "learn"))
-        train_loss, held_out_loss = (float(score(weights, x, stream(key, "score"))) for x in (some, held_out))
+        weights, state = learn(weights, state, rows, times, order, stream(now, "learn"))
+        each = [float(score(weights, *one, stream(key, "score"))) for one in (learned, held_out)]
+        train_loss, held_out_loss = each
         waited = 0 if held_out_loss < 0.99 * best else waited + 1
         best = min(best, held_out_loss)
         yield Epoch(number, weights, train_loss, held_out_loss)
@@ -91,7 +102,7 @@ def _drawn(seed: int, members: int, episode: Int[np.ndarray, " row"]) -> Int[np.
     counts all of them once."""
     if members == 1:
         return np.ones((1, len(episode)), np.int32)
-    times = np.random.default_rng(seed).poisson(1.0, (members, episode.max() + 1))
+    times = np.random.default_rng([seed, members]).poisson(1.0, (members, episode.max() + 1))
     return times[:, episode].astype(np.int32)
 
 
@@ -108,19 +119,14 @@ def _orders(key: Key, members: int, rows: int, steps: int, batch: int) -> Int[Ar
     return jnp.swapaxes(order.reshape(members, steps, size), 0, 1)
 
 
-def _one_epoch(
-    loss: Loss, optimiser: optax.GradientTransformation, times: Int[Array, "member row"]
-) -> Callable:
+def _one_epoch(loss: Loss, optimiser: optax.GradientTransformation) -> Callable:
     def one_member(weights, state, rows, times, key):
-        def mean_loss(weights):
-            return jnp.sum(loss(weights, rows, key) * times) / jnp.maximum(jnp.sum(times), 1)
-
-        gradient = jax.grad(mean_loss)(weights)
+        gradient = jax.grad(lambda w: _counted_mean(loss(w, rows, key), times))(weights)
         updates, state = optimiser.update(gradient, state, weights)
         return optax.apply_updates(weights, updates), state
 
     @jax.jit
-    def epoch(weights, state, rows, order, key):
+    def epoch(weights, state, rows, times, order, key):
         members = order.shape[1]
 
         def one_step(carry, step):
@@ -136,5 +142,11 @@ def _one_epoch(
     return epoch
 
 
-def _mean_loss(loss: Loss, weights: PyTree, rows: PyTree, key: Key) -> Float[Array, ""]:
-    return jnp.mean(jax.vmap(lambda one: jnp.mean(loss(one, rows, key)))(weights))
+def _counted_mean(cost: Float[Array, " row"], times: Int[Array, " row"]) -> Float[Array, ""]:
+    return jnp.sum(cost * times) / jnp.maximum(jnp.sum(times), 1)
+
+
+def _mean_loss(loss: Loss, weights: PyTree, rows: PyTree, times: Int[Array, "row member"], key: Key):
+    """Every member's over what it counts, then the mean of all; one member after the other, for memory."""
+    each = jax.lax.map(lambda one: _counted_mean(loss(one[0], rows, key), one[1]), (weights, times.T))
+    return jnp.mean(each)

@@ -1,4 +1,4 @@
-"""The world model from recorded play: its rows, its loss, and how good it is on episodes it never saw."""
+"""The world model from recorded play: its rows, its loss, and how good it is."""
 
 import dataclasses
 from typing import Any
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from coplay.errors import BadInput
+from coplay.errors import BadInput, require
 from coplay.nets import world as worlds
 from coplay.nets.world import Drawn, Foreseen, World
 from coplay.offline.dataset import Episodes
@@ -17,6 +17,7 @@ from coplay.offline.pictures import confusion, frames, shares
 from coplay.types import Board, Environment, EnvState, Key, PyTree, pytree, stream
 
 RAREST = 30.0  # the most that a row with a rare reward counts
+AHEAD, STARTS = (1, 3, 5, 10), 4096  # steps foretold at a stretch, and from how many boards
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,23 +25,28 @@ class WorldConfig:
     hidden: tuple[int, ...] = (64, 64)
     members: int = 5  # networks that are trained apart
 
+    def __post_init__(self):
+        require(self.members >= 1, f"members={self.members} must be at least 1")
+        require(min(self.hidden, default=0) >= 1, f"hidden={self.hidden} must name widths of at least 1")
+
 
 @pytree
 class Moves:
     """One row for every joint move, [row, ...]."""
 
+    episode: Int[Array, "*row"]  # rows of an episode follow each other
     state: EnvState  # before the move
     before: Board
     after: Board
     action: Int[Array, "*row agent"]
     is_legal: Bool[Array, "*row agent"]
     happened: Drawn  # the labels
-    weight: Float[Array, "*row agent"]  # rows with rare rewards count more; 0 for who has left
+    weight: Float[Array, "*row agent"]  # what is rarely paid counts more; 0 for who has left
 
 
 def part_of(env: Environment, config: WorldConfig) -> Part:
     if env.entities is None or env.reward_values is None:
-        raise BadInput(f"{env.name} is no board of things with known rewards, so it has no world model")
+        raise BadInput(f"{env.name} as set up is no board of things with known rewards: no world model")
     world, init = worlds.world_model(
         env.entities, env.num_agents, env.num_actions, env.reward_values, config.hidden
     )
@@ -49,7 +55,7 @@ def part_of(env: Environment, config: WorldConfig) -> Part:
         init=init,
         rows=lambda play, episodes: moves_of(env, world, play, episodes),
         loss=lambda weights, rows, key: loss(world, weights, rows, key),
-        judge=lambda weights, rows, key: judged(world, weights, rows, key),
+        judge=lambda weights, rows, key: judged(env, world, weights, rows, key),
         pictures=lambda weights, rows: drawn_pictures(world, weights, rows),
         headlines=("exact/drawn", "legal/drawn", "reward/right", "reward/recall"),
     )
@@ -63,27 +69,31 @@ def moves_of(env: Environment, world: World, play: Episodes, episodes: Int[np.nd
         jax.tree.map(lambda x, t=t: jnp.asarray(x[episodes[number], t]), play.state) for t in (step, step + 1)
     )
     action, reward = (jnp.asarray(x[episodes[number], step]) for x in (play.action, play.reward))
-    return jax.jit(lambda *x: _labelled(env, world, *x))(before, after, action, reward), number
+    label = jax.jit(lambda *x: _labelled(env, world, *x))
+    times = _rarity(world, play)
+    return label(jnp.asarray(number), before, after, action, reward, times), number
 
 
-def _labelled(env: Environment, world: World, before, after, action, reward) -> Moves:
+def _labelled(env: Environment, world: World, episode, before, after, action, reward, times) -> Moves:
     assert env.entities is not None, "part_of has refused such games"
     read = jax.vmap(env.entities.read)
     boards = read(before), read(after)
     legal = jax.vmap(env.view)(before)[1]
     is_legal = jnp.take_along_axis(legal, action[..., None], axis=-1)[..., 0]
     happened = worlds.true_drawn(world, *boards, reward)
-    return Moves(before, *boards, action, is_legal, happened, _rarity(world, happened.reward, boards[0].here))
+    weight = jnp.where(boards[0].here, times[happened.reward], 0.0)
+    return Moves(episode, before, *boards, action, is_legal, happened, weight)
 
 
-def _rarity(world: World, reward: Int[Array, "row agent"], here: Bool[Array, "row agent"]):
-    """Weights that make every reward that was paid count alike, up to a limit; mean 1 over those here."""
-    is_value = jax.nn.one_hot(reward, len(world.reward_values)) * here[..., None]
-    share = jnp.mean(is_value, axis=(0, 1))
-    common = jnp.max(share)
-    times = jnp.where(share > 0, jnp.minimum(RAREST, jnp.sqrt(common / jnp.maximum(share, 1e-9))), 0.0)
-    weight = jnp.sum(is_value * times[None, None], axis=-1)
-    return weight * jnp.sum(here) / jnp.maximum(jnp.sum(weight), 1e-9)
+def _rarity(world: World, play: Episodes) -> Float[Array, " value"]:
+    """How much a row counts by what it paid: the root of how rare that is, up to a limit, 1 on average. It is
+    that of the whole file, so that rows learned from and held out are weighed alike."""
+    values = np.array(world.reward_values, np.float32)
+    paid = play.reward[play.active & play.is_move[..., None]]
+    place = np.abs(paid[:, None] - values[None]).argmin(axis=1)
+    share = np.bincount(place, minlength=len(values)) / len(paid)
+    times = np.minimum(RAREST, np.sqrt(share.max() / np.maximum(share, 1e-9)))
+    return jnp.asarray(times / (times * share).sum(), jnp.float32)
 
 
 # --- loss ----------------------------------------------------------------------------------------
@@ -91,7 +101,7 @@ def _rarity(world: World, reward: Int[Array, "row agent"], here: Bool[Array, "ro
 
 def loss(world: World, weights: PyTree, rows: Moves, key: Key) -> Float[Array, " row"]:
     """What each joint move costs: the surprises of all heads, added up over who and what was there."""
-    costs = surprises(world, said(world, weights, rows), rows)
+    costs = surprises(said(world, weights, rows), rows)
     of_players = (costs.step + costs.reward) * rows.weight
     return jnp.sum(of_players, axis=-1) + jnp.sum(costs.there, axis=-1)
 
@@ -109,12 +119,12 @@ class Surprises:
     there: Float[Array, "*row thing"]
 
 
-def surprises(world: World, said: Foreseen, rows: Moves) -> Surprises:
+def surprises(told: Foreseen, rows: Moves) -> Surprises:
     happened = rows.happened
     return Surprises(
-        step=jnp.where(rows.before.here, _of(said.step, happened.step), 0.0),
-        reward=jnp.where(rows.before.here, _of(said.reward, happened.reward), 0.0),
-        there=jnp.where(rows.before.there, _of(said.there, happened.there.astype(jnp.int32)), 0.0),
+        step=jnp.where(rows.before.here, _of(told.step, happened.step), 0.0),
+        reward=jnp.where(rows.before.here, _of(told.reward, happened.reward), 0.0),
+        there=jnp.where(rows.before.there, _of(told.there, happened.there.astype(jnp.int32)), 0.0),
     )
 
 
@@ -125,32 +135,68 @@ def _of(log_chance: Float[Array, "*row choice"], choice: Int[Array, "*row"]) -> 
 # --- figures -------------------------------------------------------------------------------------
 
 
-def judged(world: World, weights: PyTree, rows: Moves, key: Key) -> dict[str, Any]:
-    """How good the members are on rows they never saw; drawn boards come from a member drawn for each row."""
-    members = len(jax.tree.leaves(weights)[0])
-    each = jax.vmap(lambda one: said(world, one, rows))(weights)
+def judged(env: Environment, world: World, weights: PyTree, rows: Moves, key: Key) -> dict[str, Any]:
+    """How good the members are; drawn boards come from a member drawn for each row."""
+    each = jax.lax.map(lambda one: said(world, one, rows), weights)
     row = jnp.arange(rows.action.shape[0])
-    member = jax.random.randint(stream(key, "member"), row.shape, 0, members)
+    member = jax.random.randint(stream(key, "member"), row.shape, 0, each.step.shape[0])
     mixed = jax.tree.map(lambda x: x[member, row], each)
-    costs = surprises(world, mixed, rows)
-    best, drawn = worlds.likeliest(mixed), worlds.draw(mixed, stream(key, "draw"))
-    boards = {
-        name: worlds.next_board(world, rows.before, one)
-        for name, one in (("likeliest", best), ("drawn", drawn))
-    }
+    costs = surprises(mixed, rows)
+    guesses = {"likeliest": worlds.likeliest(mixed), "drawn": worlds.draw(mixed, stream(key, "draw"))}
+    boards = {name: worlds.next_board(world, rows.before, guess) for name, guess in guesses.items()}
     here, there = rows.before.here, rows.before.there
-    zero = int(np.argmin(np.abs(world.reward_values)))
     return {
-        "loss/step": _mean(costs.step, here),
-        "loss/reward": _mean(costs.reward, here),
-        "loss/there": _mean(costs.there, there),
+        "surprise/step": _mean(costs.step, here),
+        "surprise/reward": _mean(costs.reward, here),
+        "surprise/there": _mean(costs.there, there),
         "disagreement": jnp.mean(disagreement(each, rows)),
         **{f"exact/{name}": jnp.mean(_same_board(board, rows.after)) for name, board in boards.items()},
         "legal/drawn": jnp.mean(jax.vmap(world.entities.possible)(rows.state, boards["drawn"])),
-        "reward/right": _mean(best.reward == rows.happened.reward, here),
-        "reward/recall": _mean(best.reward == rows.happened.reward, here & (rows.happened.reward != zero)),
-        "reward/confusion": _confusion(world, best.reward, rows.happened.reward, here),
+        **_later(env, world, weights, rows, stream(key, "later")),
+        **_reward_figures(world, mixed, rows),
         **_plane_errors(world, mixed, rows),
+    }
+
+
+def _later(env: Environment, world: World, weights: PyTree, rows: Moves, key: Key) -> dict[str, Array]:
+    """How often a game that goes on by what is foretold, all moves being as they were, is still exact after
+    so many steps."""
+    starts = jnp.arange(min(STARTS, rows.action.shape[0]))
+    members = jax.tree.leaves(weights)[0].shape[0]
+    member = jax.random.randint(stream(key, "member"), starts.shape, 0, members)
+    own = jax.tree.map(lambda x: x[member], weights)
+    step = jax.vmap(lambda *one: worlds.imagined_step(env, world, *one)[0])
+
+    def one_step(carry, ahead):
+        state, exact = carry
+        at = jnp.minimum(starts + ahead, rows.action.shape[0] - 1)
+        keys = jax.random.split(jax.random.fold_in(key, ahead), len(starts))
+        state = step(own, state, rows.action[at], keys)
+        true = jax.tree.map(lambda x: x[at], rows.after)
+        exact = exact & _same_board(jax.vmap(world.entities.read)(state), true)
+        goes_on = (starts + ahead < rows.action.shape[0]) & (rows.episode[at] == rows.episode[starts])
+        return (state, exact), _mean(exact, goes_on)
+
+    start = jax.tree.map(lambda x: x[: len(starts)], rows.state), jnp.ones(len(starts), bool)
+    _, exact = jax.lax.scan(one_step, start, jnp.arange(max(AHEAD)))
+    return {f"exact/after {steps}": exact[steps - 1] for steps in AHEAD}
+
+
+def _reward_figures(world: World, told: Foreseen, rows: Moves) -> dict[str, Array]:
+    """How often the likeliest reward is right, by what was paid; and the error of the mean foretold."""
+    here, best = rows.before.here, worlds.likeliest(told).reward
+    counts = _confusion(world, best, rows.happened.reward, here)
+    values = jnp.asarray(world.reward_values, jnp.float32)
+    error = jnp.exp(told.reward) @ values - values[rows.happened.reward]
+    is_paid = values != 0
+    right, total = jnp.diag(counts), jnp.sum(counts, axis=1)
+    recall = {f"reward/recall {v:.3g}": right[i] / total[i] for i, v in enumerate(world.reward_values)}
+    return {
+        "reward/right": jnp.sum(right) / jnp.sum(total),
+        "reward/recall": jnp.sum(jnp.where(is_paid, right, 0)) / jnp.sum(jnp.where(is_paid, total, 0)),
+        **recall,
+        "reward/mse": _mean(error**2, here),
+        "reward/confusion": counts,
     }
 
 
@@ -185,14 +231,13 @@ def _confusion(world: World, told: Int[Array, "row agent"], true: Int[Array, "ro
     return jnp.bincount(pairs, length=count * count + 1)[:-1].reshape(count, count)
 
 
-def planes(world: World, said: Foreseen, board: Board) -> Float[Array, "row channel cell"]:
+def planes(world: World, told: Foreseen, board: Board) -> Float[Array, "row channel cell"]:
     """Where everybody and everything is foretold to be, as chances of every cell, unrounded."""
     cells = world.entities.num_cells
-    shift = np.array([r * world.entities.width + c for r, c in world.entities.steps])
-    target = board.players[..., None] + jnp.asarray(shift, jnp.int32)[None, None]
-    chance = jnp.where(board.here[..., None], jnp.exp(said.step[..., :-1]), 0.0)
+    target = board.players[..., None] + jnp.asarray(world.shift)[None, None]
+    chance = jnp.where(board.here[..., None], jnp.exp(told.step[..., :-1]), 0.0)
     players = jnp.sum(jax.nn.one_hot(target, cells) * chance[..., None], axis=-2)
-    stays = jnp.where(board.there, jnp.exp(said.there[..., 1]), 0.0)
+    stays = jnp.where(board.there, jnp.exp(told.there[..., 1]), 0.0)
     return _channels(world, players, jax.nn.one_hot(board.things, cells) * stays[..., None])
 
 
@@ -213,20 +258,24 @@ def _channel_names(world: World) -> list[str]:
     return [f"player {seat}" for seat in range(world.num_agents)] + list(world.entities.kinds)
 
 
-def _plane_errors(world: World, said: Foreseen, rows: Moves) -> dict[str, Array]:
+def _plane_errors(world: World, told: Foreseen, rows: Moves) -> dict[str, Array]:
     """Squared error of the chances of every cell, by channel and over all, beside "nothing changes"."""
     true = true_planes(world, rows.after)
     error, nothing = (
-        jnp.mean((told - true) ** 2, axis=(0, 2))
-        for told in (planes(world, said, rows.before), true_planes(world, rows.before))
+        (guess - true) ** 2 for guess in (planes(world, told, rows.before), true_planes(world, rows.before))
     )
-    mean = jnp.mean(error)
+    by_channel, mean = jnp.mean(error, axis=(0, 2)), jnp.mean(error)
     return {
-        **{f"mse/{name}": error[place] for place, name in enumerate(_channel_names(world))},
+        **{f"mse/{name}": by_channel[place] for place, name in enumerate(_channel_names(world))},
         "mse": mean,
-        "psnr": -10 * jnp.log10(jnp.maximum(mean, 1e-12)),
+        "psnr/pooled": _decibel(mean),
+        "psnr/mean": jnp.mean(_decibel(jnp.mean(error, axis=(1, 2)))),
         "skill": 1 - mean / jnp.mean(nothing),
     }
+
+
+def _decibel(error: Float[Array, "*row"]) -> Float[Array, "*row"]:
+    return -10 * jnp.log10(jnp.maximum(error, 1e-12))
 
 
 # --- pictures ------------------------------------------------------------------------------------
@@ -236,10 +285,11 @@ EXAMPLES = 4  # moves shown as frames
 
 def drawn_pictures(world: World, weights: PyTree, rows: Moves) -> dict[str, Any]:
     """Rewards as they are and as they are foretold, and the moves that surprised it most."""
-    told = said(world, jax.tree.map(lambda x: x[0], weights), rows)
+    each = jax.lax.map(lambda one: said(world, one, rows), weights)
+    told = jax.tree.map(lambda x: jax.nn.log_softmax(jax.nn.logsumexp(x, axis=0), axis=-1), each)
     counts = _confusion(world, worlds.likeliest(told).reward, rows.happened.reward, rows.before.here)
     names = [f"{value:.3g}" for value in world.reward_values]
-    costs = surprises(world, told, rows)
+    costs = surprises(told, rows)
     surprise = sum(jnp.sum(cost, axis=-1) for cost in (costs.step, costs.reward, costs.there))
     some = jax.tree.map(lambda x: x[jnp.argsort(-surprise)[:EXAMPLES]], (rows.before, rows.after, told))
     height = world.entities.num_cells // world.entities.width

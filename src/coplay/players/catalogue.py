@@ -55,7 +55,7 @@ def changing(env: Environment, first: str, then: str, after: int = 30) -> Script
 
 
 def one_of(env: Environment, *names: str) -> ScriptedPlayer:
-    """One of several players, drawn anew for every episode: `one_of('random', 'changing(...)')`."""
+    """One of several players, drawn anew for every episode; nobody remembers earlier ones."""
     return any_of([make_player(name, env) for name in names])
 
 

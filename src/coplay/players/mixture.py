@@ -1,4 +1,4 @@
-"""A player that is one of several: which of them is drawn anew for every episode."""
+"""A player that is one of several, drawn anew for every episode; so nobody remembers earlier ones."""
 
 from collections.abc import Callable, Sequence
 
