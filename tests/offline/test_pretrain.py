@@ -114,8 +114,8 @@ def squares(weights, rows, key):
 def test_it_stops_when_held_out_rows_gain_nothing_more():
     rows, held = jnp.full(64, 2.0), jnp.full(8, -3.0)  # what is learned makes the held-out loss worse
     start = {"w": jnp.zeros(1)}
-    settings = Training(epochs=50, batch=16, patience=3, learning_rate=0.1)
-    found = list(training.epochs(squares, start, rows, np.zeros(64, int), held, settings))
+    settings = Training(epochs=50, patience=3, learning_rate=0.1)
+    found = list(training.epochs(squares, start, rows, np.zeros(64, int), held, settings, 16, 1000))
     assert len(found) == 4  # the first is the best, then three that gain nothing
     assert found[-1].train_loss < found[0].train_loss
 

@@ -26,7 +26,7 @@ def pretrain(arguments: argparse.Namespace, rest: list[str]) -> int:
         print_json(found)
         return 0
     result.print(
-        f"{found.part}: {found.moves:,} moves learned from, {found.held_out_moves:,} held out, "
+        f"{found.part}: {found.rows:,} rows learned from, {found.held_out_rows:,} held out, "
         f"{found.epochs} epochs in {found.seconds:.0f} s; loss {found.train_loss:.4f}, "
         f"held out {found.held_out_loss:.4f} (gap {found.gap:+.4f})"
     )

@@ -8,6 +8,8 @@ class Part(NamedTuple):
     """Weights are those of one member in `init` and `loss`, [member, ...] elsewhere."""
 
     members: int
+    batch: int  # rows in a step, unless settings say otherwise
+    most: int  # rows that a loss or a figure is measured on
     init: Callable  # key -> weights
     rows: Callable  # Episodes, numbers of episodes -> rows [row, ...], the episode of each
     loss: Callable  # weights, rows, key -> what each row costs

@@ -48,6 +48,17 @@ def shares(counts: Int[np.ndarray, " value"], names: Sequence[str], title: str) 
     return figure
 
 
+def by_class(values: Float[np.ndarray, " value"], names: Sequence[str], title: str) -> Figure:
+    """One share for every class."""
+    figure = Figure(figsize=(5.4, 2.8), layout="constrained")
+    axes = figure.add_subplot()
+    axes.bar_label(axes.bar(range(len(names)), values, color="#3b6ea5"), fmt="%.2f", fontsize=7)
+    axes.set_xticks(range(len(names)), names)
+    axes.set(ylim=(0, 1.1), title=title)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
 def frames(
     true: Float[np.ndarray, "example channel row column"],
     told: Float[np.ndarray, "example channel row column"],

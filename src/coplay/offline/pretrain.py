@@ -15,23 +15,24 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from coplay.envs import make_game
 from coplay.errors import BadInput, UnknownSetting
 from coplay.files import replace_file
-from coplay.offline import dataset, training, world
+from coplay.offline import dataset, moa, training, world
+from coplay.offline.dataset import About
 from coplay.offline.folder import PartFolder, require_free
 from coplay.offline.part import Part
 from coplay.offline.pictures import loss_curves
 from coplay.offline.training import Training
 from coplay.settings import field_types, from_table, parse_text
-from coplay.types import Environment, PyTree, stream
+from coplay.types import PyTree, stream
 
 
 class Kind(NamedTuple):
     """A kind of part: its settings, and how it is made for a game."""
 
     config: type
-    make: Callable[[Environment, Any], Part]
+    make: Callable[[About, Any], Part]
 
 
-PARTS = {"world": Kind(world.WorldConfig, world.part_of)}
+PARTS = {"moa": Kind(moa.MoaConfig, moa.part_of), "world": Kind(world.WorldConfig, world.part_of)}
 
 Say = Callable[[str], None]
 
@@ -42,8 +43,8 @@ class Pretrained:
 
     part: str  # folder
     kind: str
-    moves: int  # that were learned from
-    held_out_moves: int
+    rows: int  # that were learned from: joint moves, or whole episodes
+    held_out_rows: int
     epochs: int
     train_loss: float
     held_out_loss: float
@@ -58,18 +59,23 @@ def pretrain(kind: str, data: str | Path, options: dict[str, str], out: str | Pa
     settings, config = settings_of(kind, options)
     require_free(out)
     about, play = dataset.read(data)
-    env = about.env()
-    part = PARTS[kind].make(env, config)
+    part = PARTS[kind].make(about, config)
     try:
         learned, held = training.apart(len(play.length), settings)
     except ValueError as error:
         raise BadInput(f"{data}: {error}") from error
     rows, episode = part.rows(play, learned)
     held_out, _ = part.rows(play, held)
-    judge, judged, start = jax.jit(part.judge), training.first_rows(held_out), _members(part, settings.seed)
+    judge, judged, start = (
+        jax.jit(part.judge),
+        training.first_rows(held_out, part.most),
+        _members(part, settings.seed),
+    )
     said = dataclasses.asdict(settings) | dataclasses.asdict(config)
     folder, table = PartFolder.create(out, kind, said, about), []
-    for epoch in training.epochs(part.loss, start, rows, episode, held_out, settings):
+    for epoch in training.epochs(
+        part.loss, start, rows, episode, held_out, settings, settings.batch or part.batch, part.most
+    ):
         figures = jax.device_get(judge(epoch.weights, judged, stream(jax.random.key(0), "judge")))
         folder.save(epoch.number, epoch.weights, figures, epoch.held_out_loss)
         table.append(_row(epoch, figures))
@@ -81,8 +87,8 @@ def pretrain(kind: str, data: str | Path, options: dict[str, str], out: str | Pa
     return Pretrained(
         part=str(folder.path),
         kind=kind,
-        moves=len(episode),
-        held_out_moves=len(jax.tree.leaves(held_out)[0]),
+        rows=len(episode),
+        held_out_rows=len(jax.tree.leaves(held_out)[0]),
         epochs=len(table),
         train_loss=best["loss/train"],
         held_out_loss=best["loss/held_out"],
@@ -93,7 +99,7 @@ def pretrain(kind: str, data: str | Path, options: dict[str, str], out: str | Pa
 
 
 def evaluate(path: str | Path, data: str | Path) -> dict[str, float]:
-    """A saved part's figures on any play of its game, the first forty thousand moves of it."""
+    """A saved part's figures on any play of its game, as many rows of it as figures are measured on."""
     folder = PartFolder.open(path)
     about, play = dataset.read(data)
     made_for = folder.said["play"]["game"], folder.said["play"]["options"]
@@ -108,9 +114,9 @@ def evaluate(path: str | Path, data: str | Path) -> dict[str, float]:
     names = field_types(kind.config)
     said = {name: value for name, value in folder.said["settings"].items() if name in names}
     config = from_table(kind.config, said, lambda key: "")
-    part = kind.make(env, config)
+    part = kind.make(about, config)
     weights = folder.best_weights(_members(part, 0))
-    rows = training.first_rows(part.rows(play, np.arange(len(play.length)))[0])
+    rows = training.first_rows(part.rows(play, np.arange(len(play.length)))[0], part.most)
     return _numbers(jax.device_get(jax.jit(part.judge)(weights, rows, stream(jax.random.key(0), "judge"))))
 
 

@@ -18,13 +18,11 @@ from jaxtyping import Array, Float, Int
 from coplay.errors import require
 from coplay.types import Key, PyTree, stream
 
-MOST = 40_000  # rows that a loss or a figure is measured on
-
 
 @dataclasses.dataclass(frozen=True)
 class Training:
     epochs: int = 10  # at most
-    batch: int = 256  # rows in a step
+    batch: int | None = None  # rows in a step; none: as the part has it
     learning_rate: float = 3e-3  # falls to 0 along a cosine
     held_out: float = 0.2  # share of the episodes, whole
     patience: int = 5  # epochs without a gain of a hundredth, then it stops
@@ -33,7 +31,7 @@ class Training:
 
     def __post_init__(self):
         require(self.epochs >= 1, f"epochs={self.epochs} must be at least 1")
-        require(self.batch >= 1, f"batch={self.batch} must be at least 1")
+        require(self.batch is None or self.batch >= 1, f"batch={self.batch} must be at least 1")
         require(self.learning_rate > 0, f"learning_rate={self.learning_rate} must be above 0")
         require(self.max_grad_norm > 0, f"max_grad_norm={self.max_grad_norm} must be above 0")
         require(0 <= self.seed < 2**31, f"seed={self.seed} must lie between 0 and {2**31 - 1}")
@@ -50,9 +48,9 @@ class Epoch(NamedTuple):
     held_out_loss: float
 
 
-def first_rows(rows: PyTree) -> PyTree:
-    """As many as figures are measured on; episodes are in no particular order, so the first will do."""
-    return jax.tree.map(lambda x: x[:MOST], rows)
+def first_rows(rows: PyTree, most: int) -> PyTree:
+    """To measure figures on; episodes are in no particular order, so the first will do."""
+    return jax.tree.map(lambda x: x[:most], rows)
 
 
 def apart(num_episodes: int, settings: Training) -> tuple[np.ndarray, np.ndarray]:
@@ -73,20 +71,23 @@ def epochs(
     episode: Int[np.ndarray, " row"],
     held_out: PyTree,
     settings: Training,
+    batch: int,
+    most: int,
 ) -> Iterator[Epoch]:
-    """Descend the mean loss of `rows` [row, ...], each from some `episode`; `weights` are [member, ...]."""
+    """Descend the mean loss of `rows` [row, ...], each from some `episode`, `batch` of them at a time; losses
+    are measured on `most` rows. `weights` are [member, ...]."""
     count, members = len(episode), len(jax.tree.leaves(weights)[0])
-    steps = max(1, count // settings.batch)
+    steps = max(1, count // batch)
     optimiser = _optimiser(settings, steps)
     state = jax.vmap(optimiser.init)(weights)
     learn, score = _one_epoch(loss, optimiser), jax.jit(functools.partial(_mean_loss, loss))
     times = jnp.asarray(_drawn(settings.seed, members, episode))
-    learned = first_rows((rows, times.T))
-    held_out = first_rows((held_out, jnp.ones((len(jax.tree.leaves(held_out)[0]), members), jnp.int32)))
+    learned = first_rows((rows, times.T), most)
+    held_out = first_rows((held_out, jnp.ones((len(jax.tree.leaves(held_out)[0]), members), int)), most)
     key, best, waited = stream(jax.random.key(settings.seed), "pretrain"), np.inf, 0
     for number in range(1, settings.epochs + 1):
         now = jax.random.fold_in(key, number)
-        order = _orders(stream(now, "order"), members, count, steps, settings.batch)
+        order = _orders(stream(now, "order"), members, count, steps, batch)
         weights, state = learn(weights, state, rows, times, order, stream(now, "learn"))
         each = [float(score(weights, *one, stream(key, "score"))) for one in (learned, held_out)]
         train_loss, held_out_loss = each

@@ -11,7 +11,8 @@ from jaxtyping import Array, Bool, Float, Int
 from coplay.errors import BadInput, require
 from coplay.nets import world as worlds
 from coplay.nets.world import Drawn, Foreseen, World
-from coplay.offline.dataset import Episodes
+from coplay.offline.dataset import About, Episodes
+from coplay.offline.figures import confusion_table, mean_over
 from coplay.offline.part import Part
 from coplay.offline.pictures import confusion, frames, shares
 from coplay.types import Board, Environment, EnvState, Key, PyTree, pytree, stream
@@ -44,7 +45,8 @@ class Moves:
     weight: Float[Array, "*row agent"]  # what is rarely paid counts more; 0 for who has left
 
 
-def part_of(env: Environment, config: WorldConfig) -> Part:
+def part_of(about: About, config: WorldConfig) -> Part:
+    env = about.env()
     if env.entities is None or env.reward_values is None:
         raise BadInput(f"{env.name} as set up is no board of things with known rewards: no world model")
     world, init = worlds.world_model(
@@ -52,6 +54,8 @@ def part_of(env: Environment, config: WorldConfig) -> Part:
     )
     return Part(
         members=config.members,
+        batch=256,
+        most=40_000,
         init=init,
         rows=lambda play, episodes: moves_of(env, world, play, episodes),
         loss=lambda weights, rows, key: loss(world, weights, rows, key),
@@ -146,9 +150,9 @@ def judged(env: Environment, world: World, weights: PyTree, rows: Moves, key: Ke
     boards = {name: worlds.next_board(world, rows.before, guess) for name, guess in guesses.items()}
     here, there = rows.before.here, rows.before.there
     return {
-        "surprise/step": _mean(costs.step, here),
-        "surprise/reward": _mean(costs.reward, here),
-        "surprise/there": _mean(costs.there, there),
+        "surprise/step": mean_over(here, costs.step),
+        "surprise/reward": mean_over(here, costs.reward),
+        "surprise/there": mean_over(there, costs.there),
         "disagreement": jnp.mean(disagreement(each, rows)),
         **{f"exact/{name}": jnp.mean(_same_board(board, rows.after)) for name, board in boards.items()},
         "legal/drawn": jnp.mean(jax.vmap(world.entities.possible)(rows.state, boards["drawn"])),
@@ -175,7 +179,7 @@ def _later(env: Environment, world: World, weights: PyTree, rows: Moves, key: Ke
         true = jax.tree.map(lambda x: x[at], rows.after)
         exact = exact & _same_board(jax.vmap(world.entities.read)(state), true)
         goes_on = (starts + ahead < rows.action.shape[0]) & (rows.episode[at] == rows.episode[starts])
-        return (state, exact), _mean(exact, goes_on)
+        return (state, exact), mean_over(goes_on, exact)
 
     start = jax.tree.map(lambda x: x[: len(starts)], rows.state), jnp.ones(len(starts), bool)
     _, exact = jax.lax.scan(one_step, start, jnp.arange(max(AHEAD)))
@@ -185,7 +189,7 @@ def _later(env: Environment, world: World, weights: PyTree, rows: Moves, key: Ke
 def _reward_figures(world: World, told: Foreseen, rows: Moves) -> dict[str, Array]:
     """How often the likeliest reward is right, by what was paid; and the error of the mean foretold."""
     here, best = rows.before.here, worlds.likeliest(told).reward
-    counts = _confusion(world, best, rows.happened.reward, here)
+    counts = confusion_table(len(world.reward_values), best, rows.happened.reward, here)
     values = jnp.asarray(world.reward_values, jnp.float32)
     error = jnp.exp(told.reward) @ values - values[rows.happened.reward]
     is_paid = values != 0
@@ -195,7 +199,7 @@ def _reward_figures(world: World, told: Foreseen, rows: Moves) -> dict[str, Arra
         "reward/right": jnp.sum(right) / jnp.sum(total),
         "reward/recall": jnp.sum(jnp.where(is_paid, right, 0)) / jnp.sum(jnp.where(is_paid, total, 0)),
         **recall,
-        "reward/mse": _mean(error**2, here),
+        "reward/mse": mean_over(here, error**2),
         "reward/confusion": counts,
     }
 
@@ -214,21 +218,10 @@ def disagreement(each: Foreseen, rows: Moves) -> Float[Array, " row"]:
     return of_head(each.step, here) + of_head(each.reward, here) + of_head(each.there, there)
 
 
-def _mean(x: Array, counts: Bool[Array, "*rows"]) -> Float[Array, ""]:
-    return jnp.sum(jnp.where(counts, x, 0.0)) / jnp.maximum(jnp.sum(counts), 1)
-
-
 def _same_board(one: Board, other: Board) -> Bool[Array, " row"]:
     """Who has left is nowhere, whatever cell is kept for it."""
     players = (one.here == other.here) & ((one.players == other.players) | ~other.here)
     return jnp.all(players, axis=-1) & jnp.all(one.there == other.there, axis=-1)
-
-
-def _confusion(world: World, told: Int[Array, "row agent"], true: Int[Array, "row agent"], here) -> Array:
-    """[true, told]: how often, among players in the game."""
-    count = len(world.reward_values)
-    pairs = jnp.where(here, true * count + told, count * count).ravel()
-    return jnp.bincount(pairs, length=count * count + 1)[:-1].reshape(count, count)
 
 
 def planes(world: World, told: Foreseen, board: Board) -> Float[Array, "row channel cell"]:
@@ -287,7 +280,8 @@ def drawn_pictures(world: World, weights: PyTree, rows: Moves) -> dict[str, Any]
     """Rewards as they are and as they are foretold, and the moves that surprised it most."""
     each = jax.lax.map(lambda one: said(world, one, rows), weights)
     told = jax.tree.map(lambda x: jax.nn.log_softmax(jax.nn.logsumexp(x, axis=0), axis=-1), each)
-    counts = _confusion(world, worlds.likeliest(told).reward, rows.happened.reward, rows.before.here)
+    best = worlds.likeliest(told).reward
+    counts = confusion_table(len(world.reward_values), best, rows.happened.reward, rows.before.here)
     names = [f"{value:.3g}" for value in world.reward_values]
     costs = surprises(told, rows)
     surprise = sum(jnp.sum(cost, axis=-1) for cost in (costs.step, costs.reward, costs.there))

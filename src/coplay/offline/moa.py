@@ -1,0 +1,232 @@
+"""The model of other players from recorded play: their subgoals from what they have done, then what they do.
+
+A row is one whole episode. Every seat is learned from alike, while it is in the game. Beside the model stands
+the best that can be done by somebody who knows the scripts and must find out which one it faces.
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from coplay.errors import BadInput, require
+from coplay.offline.dataset import About, Episodes
+from coplay.offline.figures import confusion_table, mean_over
+from coplay.offline.part import Part
+from coplay.offline.pictures import by_class, confusion, shares
+from coplay.opponents import subgoals
+from coplay.opponents.subgoals import SubgoalModel
+from coplay.players.catalogue import make_player
+from coplay.players.scripted import PlayerRows, ScriptedPlayer, bayes_filter
+from coplay.types import Environment, EnvState, Key, PyTree, pytree
+
+MOST_WEIGHT = 5.0  # of a rare action's steps
+LEAST = 1e-9  # chance that a surprise is counted with
+
+
+@dataclasses.dataclass(frozen=True)
+class MoaConfig:
+    hidden: tuple[int, ...] = (64, 64)
+    subgoal: int = 4  # numbers in a subgoal
+    divergence: float = 0.01  # weight of saying something about the subgoal, per move
+    balanced: bool = False  # rare actions count more; chances are then no longer true ones
+
+    def __post_init__(self):
+        require(self.subgoal >= 1, f"subgoal={self.subgoal} must be at least 1")
+        require(self.divergence >= 0, f"divergence={self.divergence} must not be negative")
+        require(min(self.hidden, default=0) >= 1, f"hidden={self.hidden} must name widths of at least 1")
+
+
+@pytree
+class Lives:
+    """Whole episodes, [row, time, ...]."""
+
+    state: EnvState
+    action: Int[Array, "*row time agent"]
+    counts: Bool[Array, "*row time agent"]  # in the game and about to move
+    goal: Int[Array, "*row time agent"]
+    weight: Float[Array, "*row time agent"]
+
+
+def part_of(about: About, config: MoaConfig) -> Part:
+    env = about.env()
+    if env.goals.look is None:
+        raise BadInput(f"{env.name} as set up does not show how near things are; set observation='entities'")
+    model, init = subgoals.subgoal_model(env, config.subgoal, config.hidden)
+    return Part(
+        members=1,
+        batch=32,
+        most=1000,
+        init=init,
+        rows=lambda play, episodes: lives_of(env, play, episodes, config.balanced),
+        loss=lambda weights, rows, key: loss(model, weights, rows, key, config.divergence),
+        judge=lambda weights, rows, key: judged(about, model, weights, rows),
+        pictures=lambda weights, rows: drawn_pictures(model, weights, rows),
+        headlines=("top1", "top1/best", "skill", "macro_f1", "probe/subgoal"),
+    )
+
+
+def lives_of(env: Environment, play: Episodes, episodes: Int[np.ndarray, " one"], is_balanced: bool):
+    """Some episodes as rows, and which episode each is."""
+    moves = slice(0, play.action.shape[1] - 1)  # nobody moves on the last board
+    times = _rarity(env, play) if is_balanced else np.ones(env.num_actions, np.float32)
+    action = np.maximum(play.action[episodes, moves], 0)
+    counts = play.active[episodes, moves] & play.is_move[episodes, moves][..., None]
+    rows = Lives(
+        state=jax.tree.map(lambda x: jnp.asarray(x[episodes, moves]), play.state),
+        action=jnp.asarray(action),
+        counts=jnp.asarray(counts),
+        goal=jnp.asarray(play.goal[episodes, moves]),
+        weight=jnp.asarray(np.where(counts, times[action], 0.0), jnp.float32),
+    )
+    return rows, np.arange(len(episodes))
+
+
+def _rarity(env: Environment, play: Episodes) -> Float[np.ndarray, " action"]:
+    """How much a step counts by what was done: the root of how rare that is, up to a limit, 1 on average."""
+    taken = play.action[play.active & play.is_move[..., None]]
+    share = np.bincount(taken, minlength=env.num_actions) / len(taken)
+    times = np.minimum(MOST_WEIGHT, np.sqrt(share.max() / np.maximum(share, 1e-9)))
+    return (times / (times * share).sum()).astype(np.float32)
+
+
+# --- loss ----------------------------------------------------------------------------------------
+
+
+def loss(
+    model: SubgoalModel, weights: PyTree, rows: Lives, key: Key, divergence: float
+) -> Float[Array, " row"]:
+    """What each episode costs: surprise at every move, and what was said about subgoals."""
+    told, subgoal, _ = _read(model, weights, rows, key)
+    surprise = -_of_action(told, rows.action) * rows.weight
+    said = jnp.where(rows.counts, subgoals.spread(subgoal), 0.0)
+    return jnp.sum(surprise + divergence * said, axis=(1, 2))
+
+
+def _read(model: SubgoalModel, weights: PyTree, rows: Lives, key: Key | None):
+    """Log chances of actions, subgoals, and what may be done, [row, time, agent, ...]; without a key the
+    subgoal is taken to be where it most likely is."""
+    seen, legal = jax.vmap(jax.vmap(lambda state: subgoals.sight(model.env, state)))(rows.state)
+    by_time = jnp.moveaxis(seen, 1, 0)  # [time, row, agent, feature]
+    flat = by_time.reshape(by_time.shape[0], -1, by_time.shape[-1])
+    first = jnp.broadcast_to((jnp.arange(len(flat)) == 0)[:, None], flat.shape[:2])
+    _, subgoal = subgoals.infer(model, weights, jnp.zeros((flat.shape[1], model.width)), flat, first)
+    shape = (*by_time.shape[:3], model.size)
+    subgoal = jax.tree.map(lambda x: jnp.moveaxis(x.reshape(shape), 0, 1), subgoal)
+    taken = subgoal.mean if key is None else subgoals.drawn(subgoal, key)
+    return subgoals.log_chances(model, weights, seen, legal, taken), subgoal, legal
+
+
+def _of_action(x: Float[Array, "*row action"], action: Int[Array, "*row"]) -> Float[Array, "*row"]:
+    return jnp.take_along_axis(x, action[..., None], axis=-1)[..., 0]
+
+
+# --- figures -------------------------------------------------------------------------------------
+
+
+def judged(about: About, model: SubgoalModel, weights: PyTree, rows: Lives) -> dict[str, Any]:
+    """How well players in the game were foreseen, beside the best there is, and what subgoals know."""
+    told, subgoal, legal = _read(model, jax.tree.map(lambda x: x[0], weights), rows, None)
+    counts, action = rows.counts, rows.action
+    best = jnp.log(jnp.maximum(_best(about, model.env, rows), LEAST))
+    usual = _by_frequency(action, legal, counts)
+    surprise = {
+        name: mean_over(counts, -_of_action(guess, action))
+        for name, guess in (("", told), ("/best", best), ("/frequency", usual))
+    }
+    order = jnp.argsort(-told, axis=-1)
+    table = confusion_table(model.env.num_actions, order[..., 0], action, counts)
+    span = surprise["/frequency"] - surprise["/best"]
+    return {
+        **{f"surprise{name}": value for name, value in surprise.items()},
+        "skill": (surprise["/frequency"] - surprise[""]) / span,
+        "top1": mean_over(counts, order[..., 0] == action),
+        "top3": mean_over(counts, jnp.any(order[..., :3] == action[..., None], axis=-1)),
+        "top1/best": mean_over(counts, jnp.argmax(best, axis=-1) == action),
+        "divergence": mean_over(counts, subgoals.spread(subgoal)),
+        **_by_class(model.env.action_names, table),
+        **_probes(model, subgoal.mean, rows),
+        "confusion": table,
+    }
+
+
+def _best(about: About, env: Environment, rows: Lives) -> Float[Array, "row time agent action"]:
+    """What an exact filter expects that knows who may sit in each seat."""
+    players = [make_player(name, env) for name in about.players]
+    by_seat = [players if about.is_drawn else [players[seat]] for seat in range(env.num_agents)]
+    observation, legal = jax.vmap(jax.vmap(env.view))(rows.state)
+    each = [
+        _filtered(by_seat[seat], observation[:, :, seat], legal[:, :, seat], rows, seat)
+        for seat in range(env.num_agents)
+    ]
+    return jnp.stack(each, axis=2)
+
+
+def _filtered(players: list[ScriptedPlayer], observation, legal, rows: Lives, seat: int):
+    after = jnp.concatenate([observation[:, 1:], observation[:, -1:]], axis=1)
+    first = jnp.arange(observation.shape[1]) == 0
+    counts, action = rows.counts[..., seat], rows.action[..., seat]
+
+    def one_life(observation, legal, action, after, counts):
+        seen = PlayerRows(observation, legal, action, after, counts, first)
+        return bayes_filter(players, jnp.ones(len(players)), seen).prediction
+
+    return jax.vmap(one_life)(observation, legal, action, after, counts)
+
+
+def _by_frequency(action, legal: Bool[Array, "row time agent action"], counts) -> Array:
+    """Log chances by how often each action is taken, among those that are legal."""
+    taken = jax.nn.one_hot(action, legal.shape[-1]) * counts[..., None]
+    share = jnp.where(legal, jnp.sum(taken, axis=(0, 1, 2))[None, None, None], 0.0)
+    return jnp.log(jnp.maximum(share / jnp.maximum(jnp.sum(share, axis=-1, keepdims=True), LEAST), LEAST))
+
+
+def _by_class(names: tuple[str, ...], table: Int[Array, "action action"]) -> dict[str, Array]:
+    """Of every action: how often it is taken and foretold, precision, recall and F1; and the mean F1."""
+    right, taken, told = jnp.diag(table), jnp.sum(table, axis=1), jnp.sum(table, axis=0)
+    precision, recall = right / jnp.maximum(told, 1), right / jnp.maximum(taken, 1)
+    f1 = 2 * right / jnp.maximum(taken + told, 1)
+    each = {"count": taken, "ratio": told / jnp.maximum(taken, 1), "precision": precision,
+            "recall": recall, "f1": f1}  # fmt: skip
+    figures = {f"{what}/{name}": x[place] for what, x in each.items() for place, name in enumerate(names)}
+    return {"macro_f1": mean_over(taken > 0, f1), **figures}
+
+
+def _probes(
+    model: SubgoalModel, subgoal: Float[Array, "row time agent number"], rows: Lives
+) -> dict[str, Array]:
+    """How often a linear reading of the subgoal, fitted on half of the episodes, tells the true goal in the
+    other half; beside always saying the commonest."""
+    has_goal = rows.counts & (rows.goal >= 0)
+    num_goals = len(model.env.goals.names)
+    half = (jnp.arange(subgoal.shape[0]) % 2 == 0)[:, None, None]
+    inputs = jnp.concatenate([subgoal, jnp.ones_like(subgoal[..., :1])], axis=-1)
+    wanted = jax.nn.one_hot(rows.goal, num_goals)
+    weight = (has_goal & half)[..., None]
+    flat, target = (inputs * weight).reshape(-1, inputs.shape[-1]), (wanted * weight).reshape(-1, num_goals)
+    gram = flat.T @ flat + 1e-3 * jnp.eye(flat.shape[-1])
+    reading = jnp.argmax(inputs @ jnp.linalg.solve(gram, flat.T @ target), axis=-1)
+    commonest = jnp.argmax(jnp.sum(target, axis=0))
+    judged = has_goal & ~half
+    return {
+        "probe/subgoal": mean_over(judged, reading == rows.goal),
+        "probe/commonest": mean_over(judged, rows.goal == commonest),
+    }
+
+
+# --- pictures ------------------------------------------------------------------------------------
+
+
+def drawn_pictures(model: SubgoalModel, weights: PyTree, rows: Lives) -> dict[str, Any]:
+    told, _, _ = _read(model, jax.tree.map(lambda x: x[0], weights), rows, None)
+    names = model.env.action_names
+    table = np.asarray(confusion_table(len(names), jnp.argmax(told, axis=-1), rows.action, rows.counts))
+    recall = np.diag(table) / np.maximum(table.sum(axis=1), 1)
+    return {
+        "actions": shares(table.sum(axis=1), names, "actions, held-out moves"),
+        "confusion": confusion(table, names, "actions, held-out moves"),
+        "recall": by_class(recall, names, "recall by action, held-out moves"),
+    }

@@ -1,0 +1,114 @@
+"""Models of other players from recorded play: whom they learn from, what they know, how they are judged."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from coplay.offline import collect, dataset, moa, pretrain, training
+
+PLAYERS = ("nearest_stag", "nearest_hare")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "play.parquet"
+    options = {"observation": "entities", "horizon": 15}
+    about = collect.about("4h1s_4x4", options, PLAYERS, True, 300, seed=0)
+    dataset.write(path, about, collect.record(about))
+    return path
+
+
+@pytest.fixture(scope="module")
+def table(data):
+    about, play = dataset.read(data)
+    part = moa.part_of(about, moa.MoaConfig(hidden=(16, 16)))
+    rows, _ = part.rows(play, np.arange(20))
+    return about, part, rows, part.init(jax.random.key(0))
+
+
+def changed(rows, where, **fields):
+    new = {
+        name: jnp.where(where, value, getattr(rows, name)).astype(getattr(rows, name).dtype)
+        for name, value in fields.items()
+    }
+    return dataclasses.replace(rows, **new)
+
+
+def test_nobody_learns_from_players_who_have_left(table):
+    _, part, rows, weights = table
+    assert not rows.counts.all()
+    key = jax.random.key(0)
+    other = changed(rows, ~rows.counts, action=(rows.action + 1) % 7)
+    assert_array_equal(part.loss(weights, rows, key), part.loss(weights, other, key))
+    mine = changed(rows, rows.counts, action=(rows.action + 1) % 7)
+    assert (part.loss(weights, rows, key) != part.loss(weights, mine, key)).all()
+
+
+def test_a_subgoal_is_read_from_the_past_alone(table):
+    about, _, rows, weights = table
+    model = moa.subgoals.subgoal_model(about.env(), 4, (16, 16))[0]
+    _, as_it_was, _ = moa._read(model, weights, rows, None)
+    later = jax.tree.map(lambda x: jnp.concatenate([x[:, :6], x[::-1, 6:]], axis=1), rows.state)
+    _, otherwise, _ = moa._read(model, weights, dataclasses.replace(rows, state=later), None)
+    assert_array_equal(as_it_was.mean[:, :6], otherwise.mean[:, :6])
+    assert (np.asarray(as_it_was.mean[:, 6:]) != np.asarray(otherwise.mean[:, 6:])).any()
+
+
+def test_a_few_games_teach_it_to_foresee_hunters(data):
+    options = {"epochs": "20", "hidden": "[32, 32]", "batch": "16"}
+    found = pretrain.pretrain("moa", data, options, data.parent / "moa", lambda line: None).figures
+    assert found["surprise/best"] < found["surprise"] < found["surprise/frequency"]
+    assert found["skill"] > 0.6
+    assert found["top1"] > 0.9 * found["top1/best"]
+    assert found["top3"] > found["top1"]
+    assert found["divergence"] > 0
+    counted = sum(value for name, value in found.items() if name.startswith("count/"))
+    assert counted == dataset.read(data)[1].active[held_out(data)].sum()
+    pictures = {path.stem for path in (data.parent / "moa" / "pictures").glob("*.png")}
+    assert pictures == {"loss", "actions", "confusion", "recall"}
+
+
+def held_out(data):
+    return training.apart(len(dataset.read(data)[1].length), training.Training())[1]
+
+
+def test_the_best_predictor_knows_who_may_sit_where(table):
+    about, _, rows, _ = table
+    env = about.env()
+    best = np.asarray(moa._best(about, env, rows))
+    legal = np.asarray(jax.vmap(jax.vmap(env.view))(rows.state)[1])
+    counts = np.asarray(rows.counts)
+    assert_allclose(best[counts].sum(axis=-1), 1.0, rtol=1e-4)
+    assert (best[counts][~legal[counts]] == 0).all()
+    # Told the line-up, it is never more surprised than when it must find out.
+    seated = dataclasses.replace(about, players=("nearest_stag",) * 4, is_drawn=False)
+    sure = np.asarray(moa._best(seated, env, rows))
+    hunts_stag = counts & (np.asarray(rows.goal) == 0)
+    own = np.take_along_axis(sure, np.asarray(rows.action)[..., None], axis=-1)[..., 0]
+    guess = np.take_along_axis(best, np.asarray(rows.action)[..., None], axis=-1)[..., 0]
+    assert np.log(own[hunts_stag]).mean() > np.log(guess[hunts_stag]).mean()
+
+
+def test_figures_of_actions_by_hand():
+    table = jnp.array([[3, 1], [2, 4]])  # [true, told]
+    found = moa._by_class(("a", "b"), table)
+    assert found["count/a"] == 4
+    assert_allclose(found["ratio/a"], 5 / 4)
+    assert_allclose(found["precision/a"], 3 / 5)
+    assert_allclose(found["recall/a"], 3 / 4)
+    assert_allclose(found["f1/a"], 6 / 9)
+    assert_allclose(found["macro_f1"], (6 / 9 + 8 / 11) / 2)
+
+
+def test_a_probe_finds_what_a_subgoal_says_and_nothing_in_noise(table):
+    about, _, rows, _ = table
+    model = moa.subgoals.subgoal_model(about.env(), 2, (8, 8))[0]
+    telling = jax.nn.one_hot(rows.goal, 2)
+    noise = jax.random.normal(jax.random.key(0), telling.shape)
+    assert moa._probes(model, telling, rows)["probe/subgoal"] == 1
+    found = moa._probes(model, noise, rows)
+    assert found["probe/subgoal"] <= found["probe/commonest"] + 0.05
