@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from coplay.errors import BadInput
 from coplay.offline import collect, dataset, moa, pretrain, training
 
 PLAYERS = ("nearest_stag", "nearest_hare")
@@ -79,18 +80,24 @@ def held_out(data):
 def test_the_best_predictor_knows_who_may_sit_where(table):
     about, _, rows, _ = table
     env = about.env()
-    best = np.asarray(moa._best(about, env, rows))
+    best = np.asarray(moa.best_guess(moa.possible_players(about, env), env, rows))
     legal = np.asarray(jax.vmap(jax.vmap(env.view))(rows.state)[1])
     counts = np.asarray(rows.counts)
     assert_allclose(best[counts].sum(axis=-1), 1.0, rtol=1e-4)
     assert (best[counts][~legal[counts]] == 0).all()
     # Told the line-up, it is never more surprised than when it must find out.
     seated = dataclasses.replace(about, players=("nearest_stag",) * 4, is_drawn=False)
-    sure = np.asarray(moa._best(seated, env, rows))
+    sure = np.asarray(moa.best_guess(moa.possible_players(seated, env), env, rows))
     hunts_stag = counts & (np.asarray(rows.goal) == 0)
     own = np.take_along_axis(sure, np.asarray(rows.action)[..., None], axis=-1)[..., 0]
     guess = np.take_along_axis(best, np.asarray(rows.action)[..., None], axis=-1)[..., 0]
     assert np.log(own[hunts_stag]).mean() > np.log(guess[hunts_stag]).mean()
+
+
+def test_play_of_runs_is_refused_before_anything_is_made(table):
+    about, _, _, _ = table
+    with pytest.raises(BadInput, match="runs in the play have none"):
+        moa.part_of(dataclasses.replace(about, players=("zoo:hop_4h1s_4x4",)), moa.MoaConfig())
 
 
 def test_figures_of_actions_by_hand():

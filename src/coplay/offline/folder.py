@@ -1,11 +1,11 @@
 """A trained part on disk.
 
-part.json              what it is: kind, settings, the play it learned from
-    versions.json          commit, packages, hardware
-checkpoints/           its weights after each epoch (`training/checkpoint.py`)
-evaluation.csv         every epoch's figures on held-out episodes, one row each
-evaluation/NNN.npz     the same with tables (confusion, ...)
-pictures/*.png
+- part.json: what it is: kind, settings, the play it learned from
+- versions.json: commit, packages, hardware
+- checkpoints/: its weights after each epoch (`training/checkpoint.py`)
+- evaluation.csv: every epoch's figures on held-out episodes, one row each
+- evaluation/NNN.npz: the same with tables (confusion, ...)
+- pictures/*.png
 """
 
 import csv

@@ -13,8 +13,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from coplay.errors import BadInput, require
+from coplay.experiment import is_run
 from coplay.offline.dataset import About, Episodes
-from coplay.offline.figures import confusion_table, mean_over
+from coplay.offline.figures import confusion_table, mean_over, rarity
 from coplay.offline.part import Part
 from coplay.offline.pictures import by_class, confusion, shares
 from coplay.opponents import subgoals
@@ -55,6 +56,7 @@ def part_of(about: About, config: MoaConfig) -> Part:
     env = about.env()
     if env.goals.look is None:
         raise BadInput(f"{env.name} as set up does not show how near things are; set observation='entities'")
+    by_seat = possible_players(about, env)
     model, init = subgoals.subgoal_model(env, config.subgoal, config.hidden)
     return Part(
         members=1,
@@ -63,7 +65,7 @@ def part_of(about: About, config: MoaConfig) -> Part:
         init=init,
         rows=lambda play, episodes: lives_of(env, play, episodes, config.balanced),
         loss=lambda weights, rows, key: loss(model, weights, rows, key, config.divergence),
-        judge=lambda weights, rows, key: judged(about, model, weights, rows),
+        judge=lambda weights, rows, key: judged(by_seat, model, weights, rows),
         pictures=lambda weights, rows: drawn_pictures(model, weights, rows),
         headlines=("top1", "top1/best", "skill", "macro_f1", "probe/subgoal"),
     )
@@ -72,7 +74,9 @@ def part_of(about: About, config: MoaConfig) -> Part:
 def lives_of(env: Environment, play: Episodes, episodes: Int[np.ndarray, " one"], is_balanced: bool):
     """Some episodes as rows, and which episode each is."""
     moves = slice(0, play.action.shape[1] - 1)  # nobody moves on the last board
-    times = _rarity(env, play) if is_balanced else np.ones(env.num_actions, np.float32)
+    taken = play.action[play.active & play.is_move[..., None]]
+    alike = np.ones(env.num_actions, np.float32)
+    times = rarity(taken, env.num_actions, MOST_WEIGHT) if is_balanced else alike
     action = np.maximum(play.action[episodes, moves], 0)
     counts = play.active[episodes, moves] & play.is_move[episodes, moves][..., None]
     rows = Lives(
@@ -83,14 +87,6 @@ def lives_of(env: Environment, play: Episodes, episodes: Int[np.ndarray, " one"]
         weight=jnp.asarray(np.where(counts, times[action], 0.0), jnp.float32),
     )
     return rows, np.arange(len(episodes))
-
-
-def _rarity(env: Environment, play: Episodes) -> Float[np.ndarray, " action"]:
-    """How much a step counts by what was done: the root of how rare that is, up to a limit, 1 on average."""
-    taken = play.action[play.active & play.is_move[..., None]]
-    share = np.bincount(taken, minlength=env.num_actions) / len(taken)
-    times = np.minimum(MOST_WEIGHT, np.sqrt(share.max() / np.maximum(share, 1e-9)))
-    return (times / (times * share).sum()).astype(np.float32)
 
 
 # --- loss ----------------------------------------------------------------------------------------
@@ -127,11 +123,13 @@ def _of_action(x: Float[Array, "*row action"], action: Int[Array, "*row"]) -> Fl
 # --- figures -------------------------------------------------------------------------------------
 
 
-def judged(about: About, model: SubgoalModel, weights: PyTree, rows: Lives) -> dict[str, Any]:
+def judged(
+    by_seat: list[list[ScriptedPlayer]], model: SubgoalModel, weights: PyTree, rows: Lives
+) -> dict[str, Any]:
     """How well players in the game were foreseen, beside the best there is, and what subgoals know."""
     told, subgoal, legal = _read(model, jax.tree.map(lambda x: x[0], weights), rows, None)
     counts, action = rows.counts, rows.action
-    best = jnp.log(jnp.maximum(_best(about, model.env, rows), LEAST))
+    best = jnp.log(jnp.maximum(best_guess(by_seat, model.env, rows), LEAST))
     usual = _by_frequency(action, legal, counts)
     surprise = {
         name: mean_over(counts, -_of_action(guess, action))
@@ -153,28 +151,33 @@ def judged(about: About, model: SubgoalModel, weights: PyTree, rows: Lives) -> d
     }
 
 
-def _best(about: About, env: Environment, rows: Lives) -> Float[Array, "row time agent action"]:
-    """What an exact filter expects that knows who may sit in each seat."""
+def possible_players(about: About, env: Environment) -> list[list[ScriptedPlayer]]:
+    """Who may sit in each seat."""
+    if any(map(is_run, about.players)):
+        raise BadInput("a model of others is judged beside an exact filter, and runs in the play have none")
     players = [make_player(name, env) for name in about.players]
-    by_seat = [players if about.is_drawn else [players[seat]] for seat in range(env.num_agents)]
+    return [players] * env.num_agents if about.is_drawn else [[player] for player in players]
+
+
+def best_guess(by_seat: list[list[ScriptedPlayer]], env: Environment, rows: Lives):
+    """What an exact filter expects that knows who may sit in each seat, [row, time, agent, action]."""
     observation, legal = jax.vmap(jax.vmap(env.view))(rows.state)
-    each = [
-        _filtered(by_seat[seat], observation[:, :, seat], legal[:, :, seat], rows, seat)
-        for seat in range(env.num_agents)
-    ]
-    return jnp.stack(each, axis=2)
-
-
-def _filtered(players: list[ScriptedPlayer], observation, legal, rows: Lives, seat: int):
     after = jnp.concatenate([observation[:, 1:], observation[:, -1:]], axis=1)
     first = jnp.arange(observation.shape[1]) == 0
-    counts, action = rows.counts[..., seat], rows.action[..., seat]
 
-    def one_life(observation, legal, action, after, counts):
+    def one_life(players, observation, legal, action, after, counts):
         seen = PlayerRows(observation, legal, action, after, counts, first)
         return bayes_filter(players, jnp.ones(len(players)), seen).prediction
 
-    return jax.vmap(one_life)(observation, legal, action, after, counts)
+    def some_seats(players: list[ScriptedPlayer], seats: np.ndarray):
+        of_each = (observation, legal, rows.action, after, rows.counts)
+        filtered = jax.vmap(lambda *seen: one_life(players, *seen), in_axes=1, out_axes=1)
+        return jax.vmap(filtered)(*[x[:, :, seats] for x in of_each])
+
+    if all(players is by_seat[0] for players in by_seat):
+        return some_seats(by_seat[0], np.arange(len(by_seat)))
+    each = [some_seats(players, np.array([seat])) for seat, players in enumerate(by_seat)]
+    return jnp.concatenate(each, axis=2)
 
 
 def _by_frequency(action, legal: Bool[Array, "row time agent action"], counts) -> Array:

@@ -66,11 +66,9 @@ def pretrain(kind: str, data: str | Path, options: dict[str, str], out: str | Pa
         raise BadInput(f"{data}: {error}") from error
     rows, episode = part.rows(play, learned)
     held_out, _ = part.rows(play, held)
-    judge, judged, start = (
-        jax.jit(part.judge),
-        training.first_rows(held_out, part.most),
-        _members(part, settings.seed),
-    )
+    judge, judged = jax.jit(part.judge), training.first_rows(held_out, part.most)
+    start = _members(part, settings.seed)
+    say(f"{len(episode):,} rows to learn from; the first epoch takes longest, for it is compiled")
     said = dataclasses.asdict(settings) | dataclasses.asdict(config)
     folder, table = PartFolder.create(out, kind, said, about), []
     for epoch in training.epochs(

@@ -12,7 +12,7 @@ from coplay.errors import BadInput, require
 from coplay.nets import world as worlds
 from coplay.nets.world import Drawn, Foreseen, World
 from coplay.offline.dataset import About, Episodes
-from coplay.offline.figures import confusion_table, mean_over
+from coplay.offline.figures import confusion_table, mean_over, rarity
 from coplay.offline.part import Part
 from coplay.offline.pictures import confusion, frames, shares
 from coplay.types import Board, Environment, EnvState, Key, PyTree, pytree, stream
@@ -90,14 +90,12 @@ def _labelled(env: Environment, world: World, episode, before, after, action, re
 
 
 def _rarity(world: World, play: Episodes) -> Float[Array, " value"]:
-    """How much a row counts by what it paid: the root of how rare that is, up to a limit, 1 on average. It is
-    that of the whole file, so that rows learned from and held out are weighed alike."""
+    """How much a row counts by what it paid. Rareness is that of the whole file, so that rows learned from
+    and held out are weighed alike."""
     values = np.array(world.reward_values, np.float32)
     paid = play.reward[play.active & play.is_move[..., None]]
     place = np.abs(paid[:, None] - values[None]).argmin(axis=1)
-    share = np.bincount(place, minlength=len(values)) / len(paid)
-    times = np.minimum(RAREST, np.sqrt(share.max() / np.maximum(share, 1e-9)))
-    return jnp.asarray(times / (times * share).sum(), jnp.float32)
+    return jnp.asarray(rarity(place, len(values), RAREST))
 
 
 # --- loss ----------------------------------------------------------------------------------------
