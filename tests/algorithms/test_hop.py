@@ -20,6 +20,7 @@ from coplay.envs.contract import COMPILE_FAST
 from coplay.errors import BadInput
 from coplay.opponents.goal_policy import policies, wishes
 from coplay.opponents.goals import UNKNOWN, shown_goals
+from coplay.opponents.minds import open_mind, watched
 from coplay.training.rollout import collect, start_playing
 from coplay.types import as_played
 
@@ -136,7 +137,8 @@ def test_models_learn_from_labelled_steps_of_players_in_the_game_and_from_no_oth
     @compiled
     def learned_from(first, second):
         before, now = _played(env, parts.models, first), _played(env, parts.models, second)
-        return _labels(before, now), _rows(parts.models, before, _labels(before, now))
+        label = _labels(CONFIG, before, now)
+        return label, _rows(parts.models, before, label)
 
     label, rows = learned_from(first, second)
     by_hand = _labels_by_hand(first, second)
@@ -155,16 +157,41 @@ def _labels_by_hand(first, second):
     both = jax.tree.map(lambda a, b: np.concatenate([a, b]), first.steps, second.steps)
     shown = np.asarray(compiled(lambda steps: shown_goals(game(), steps))(jax.tree.map(jnp.asarray, both)))
     over = both.after.truncated | both.after.terminated.all(axis=-1)
+    look = compiled(jax.vmap(jax.vmap(jax.vmap(lambda row: game().goals.look(row)[0]))))
+    was, is_now = (np.asarray(look(jnp.asarray(x.observation))) for x in (both.before, both.after))
+    lost = (was & ~is_now).any(axis=-1)
     time, envs, agents = shown.shape
     label = np.full((envs, time // 2, agents), UNKNOWN)
-    for env in range(envs):
-        for start in range(time // 2):
-            for step in range(start, time):
-                seen = shown[step, env]
-                label[env, start] = np.where(label[env, start] == UNKNOWN, seen, label[env, start])
-                if over[step, env]:
-                    break
+    for env, start, agent in np.ndindex(label.shape):
+        for step in range(start, time):
+            label[env, start, agent] = shown[step, env, agent]
+            if label[env, start, agent] != UNKNOWN or over[step, env] or lost[step, env, agent]:
+                break
+    assert (lost & (shown == UNKNOWN)).any()
     return label
+
+
+def test_a_goal_given_away_when_another_was_gone_already_is_not_kept():
+    _, params, first, _ = rounds()
+    parts, _ = _parts(game(), SEATS, CONFIG)
+    goals, weights = game().goals, parts.policy.sharing.weights(params["opponents"])
+    stag_is_gone = dataclasses.replace(
+        goals, look=lambda row: (goals.look(row)[0] & jnp.array([False, True]), goals.look(row)[1])
+    )
+
+    def kept(goals):
+        """Labels at the ends of episodes that are still to come, after each step."""
+        models = parts.models._replace(goals=goals)
+
+        def one_step(mind, step):
+            mind = watched(models, weights, parts.habits, mind, step, shown_goals(game(), step))
+            return mind, mind.label
+
+        start = open_mind(parts.habits, 16, 4, 3)
+        return np.asarray(compiled(lambda: jax.lax.scan(one_step, start, first.steps)[1])())
+
+    assert (kept(goals) == 1).any()  # a hare was taken, and there was a stag
+    assert (kept(stag_is_gone) == UNKNOWN).all()
 
 
 @functools.cache

@@ -80,16 +80,17 @@ def test_after_two_removals_a_third_comes_with_the_chance_of_more_than_two():
 
 
 def test_a_rule_is_believed_as_far_as_it_has_foretold():
-    # After (0.9, 0.1) and label 0 the priors for goal 0 are 1/2, 0.86 and 1.995 / 2.99; all weigh alike.
+    # After (0.9, 0.1) and label 0 the priors for goal 0 are 1/2, 0.86, 0.896 and 1.2985 / 1.597; all weigh
+    # alike.
     between = BETWEEN["weighed"](2)
     first = between.keep(between.start(), episode(0))
     assert_allclose(first.log_weight, 0.0, atol=1e-6)
-    counted = 1.995 / 2.99
-    mixed = (0.5 + 0.86 + counted) / 3
+    counted = 1.2985 / 1.597
+    mixed = (0.5 + 0.86 + 0.896 + counted) / 4
     assert_allclose(between.prior(first)[0], mixed, rtol=1e-6)
     # Then everything speaks for goal 1, so a rule's evidence is the chance that it gave to goal 1.
     second = between.keep(first, episode(1, (0.0, 1.0)))
-    evidence = np.array([0.5, 0.14, 1 - counted]) / (1 - mixed)
+    evidence = np.array([0.5, 0.14, 0.104, 1 - counted]) / (1 - mixed)
     assert_allclose(second.log_weight, np.log(evidence), rtol=1e-5)
 
 
@@ -98,15 +99,14 @@ def weights_after(posteriors, labels):
     kept = between.start()
     for belief, label in zip(posteriors, labels, strict=True):
         kept = between.keep(kept, episode(label, (1 - belief, belief)))
-    return dict(zip(("none", "sticky", "counters"), np.exp(kept.log_weight), strict=True)), between.prior(
-        kept
-    )
+    names = ("none", "sticky", "stickier", "counters")
+    return dict(zip(names, np.exp(kept.log_weight), strict=True)), between.prior(kept)
 
 
 def test_memory_counts_for_little_where_it_misleads_and_for_much_where_it_serves():
     steady, prior = weights_after([0.98] * 20, [1] * 20)
     assert steady["none"] < 0.2 * steady["counters"]
-    assert prior[1] > 0.9
+    assert prior[1] > 0.95
     restless, prior = weights_after([0.02, 0.98] * 10, [0, 1] * 10)
-    assert restless["sticky"] < 0.2 * restless["none"]
+    assert restless["stickier"] < restless["sticky"] < 0.2 * restless["none"]
     assert 0.4 < prior[1] < 0.6

@@ -20,10 +20,12 @@ from coplay.types import Decision, Transition
 NO = UNKNOWN
 
 
-def labels(shown, over, upcoming):
+def labels(shown, over, upcoming, lost=None):
     """One game, one player."""
     column = jnp.asarray(shown, jnp.int32)[:, None, None]
-    told, first = hindsight_labels(column, jnp.asarray(over)[:, None], jnp.full((1, 1), upcoming, jnp.int32))
+    lost = None if lost is None else jnp.asarray(lost)[:, None, None]
+    upcoming = jnp.full((1, 1), upcoming, jnp.int32)
+    told, first = hindsight_labels(column, jnp.asarray(over)[:, None], upcoming, lost)
     return told[:, 0, 0].tolist(), int(first[0, 0])
 
 
@@ -43,6 +45,14 @@ def test_a_catch_that_ends_the_game_still_labels_it():
 def test_a_game_that_a_round_cuts_off_is_labelled_by_the_next_round():
     assert labels([NO, NO], [False, False], 1) == ([1, 1], 1)
     assert labels([NO, NO], [False, True], 1) == ([NO, NO], NO)
+
+
+def test_what_was_given_away_after_a_goal_was_gone_says_nothing_about_before():
+    # The stag is taken in the second step; the hare taken in the fourth labels the third and fourth only.
+    never, gone = [False] * 4, [False, True, False, False]
+    assert labels([NO, NO, NO, 1], never, NO, lost=gone)[0] == [NO, NO, 1, 1]
+    # Who takes the stag itself was after it.
+    assert labels([NO, 0, NO, NO], never, NO, lost=gone)[0] == [0, 0, NO, NO]
 
 
 def shown_goals(env, steps):

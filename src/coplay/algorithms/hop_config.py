@@ -16,6 +16,7 @@ class HOPConfig(PPOConfig):
     model_epochs: int = 2  # passes over each labelled round
     model_minibatches: int = 32  # in each pass, at most; small ones, for there is much to learn
     model_rows: Literal["orders", "everyone"] = "orders"  # of our own seats: under orders only, or all
+    labels: Literal["steady", "next"] = "steady"  # next: also of steps before another goal was gone
     models: Literal["goals", "direct"] = "goals"  # told what a co-player is after, or not
     within: Literal["bayes", "none"] = "bayes"  # beliefs in an episode; none goes with between = counters
     between: Memory = "weighed"  # what is kept of a co-player from one episode to the next

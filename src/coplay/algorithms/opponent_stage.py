@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 from coplay.algorithms.ppo import Plan
 from coplay.algorithms.sharing import Sharing
 from coplay.opponents.goal_policy import Models, log_chances, wishes
-from coplay.opponents.goals import UNKNOWN, hindsight_labels, shown_goals
+from coplay.opponents.goals import UNKNOWN, hindsight_labels, lost_goals, shown_goals
 from coplay.training.devices import total
 from coplay.training.rollout import is_over
 from coplay.training.stages import Fit, PerEnv, fit
@@ -36,6 +36,7 @@ class Played:
     action: Int[Array, "env time agent"]
     teaches: Bool[Array, "env time agent"]  # in the game, and to be learned from
     shown: Int[Array, "env time agent"]
+    lost: Bool[Array, "env time agent"]  # a goal was gone with this step
     is_over: Bool[Array, "env time"]
 
 
@@ -79,7 +80,7 @@ def opponent_stage(
     def update(params: Params, learner, trajectory: Trajectory, key: Key):
         now = _played(env, models, trajectory, ordered)
         before: Played = learner.common["last"].per_env
-        label = _labels(before, now) if settings.models == "goals" else jnp.zeros_like(before.shown)
+        label = _labels(settings, before, now) if settings.models == "goals" else jnp.zeros_like(before.shown)
         rows = _rows(models, before, label)
         keys = _keys(key, models)
         weights, state, sums = each_pair(
@@ -137,6 +138,7 @@ def _played(
         steps.decision.action,
         teaches,
         shown_goals(env, steps),
+        lost_goals(models.goals, steps),
         is_over(steps.after),
     )
     return Played(*[jnp.swapaxes(x, 0, 1) for x in arrays])
@@ -152,20 +154,20 @@ def _nothing(env: Environment, plan: Plan) -> Played:
         action=jnp.zeros(shape, jnp.int32),
         teaches=jnp.zeros(shape, bool),
         shown=jnp.full(shape, UNKNOWN, jnp.int32),
+        lost=jnp.zeros(shape, bool),
         is_over=jnp.zeros(shape[:2], bool),
     )
 
 
-def _labels(before: Played, now: Played) -> Int[Array, "env time agent"]:
+def _labels(settings: Settings, before: Played, now: Played) -> Int[Array, "env time agent"]:
     """What players had been after in the round before, as far as this round tells."""
 
-    def by_time(x):
-        return jnp.swapaxes(x, 0, 1)
+    def labelled(played: Played, upcoming: Int[Array, "env agent"]):
+        shown, lost, is_over = (jnp.swapaxes(x, 0, 1) for x in (played.shown, played.lost, played.is_over))
+        return hindsight_labels(shown, is_over, upcoming, lost if settings.labels == "steady" else None)
 
-    nobody = jnp.full_like(now.shown[:, 0], UNKNOWN)
-    _, first = hindsight_labels(by_time(now.shown), by_time(now.is_over), nobody)
-    labels, _ = hindsight_labels(by_time(before.shown), by_time(before.is_over), first)
-    return by_time(labels)
+    _, first = labelled(now, jnp.full_like(now.shown[:, 0], UNKNOWN))
+    return jnp.swapaxes(labelled(before, first)[0], 0, 1)
 
 
 def _rows(models: Models, played: Played, label: Int[Array, "env time agent"]) -> Rows:

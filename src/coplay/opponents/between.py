@@ -28,13 +28,13 @@ class Between(NamedTuple):
 class Episode(NamedTuple):
     """What an episode came to, as far as one co-player is concerned."""
 
-    label: Int[Array, ""]  # the last goal it gave away, or UNKNOWN
+    label: Int[Array, ""]  # the last goal it gave away while it had the choice, or UNKNOWN
     posterior: Float[Array, " goal"]  # what was believed at the end
     shown: Int[Array, ""]  # how many goals it gave away
 
 
-def counters(num_goals: int, fade: float = 0.995) -> Between:
-    """n_g <- fade * n_g + 1(g = label) for each labelled episode; the prior is n / sum n, all 1 at first.
+def counters(num_goals: int, fade: float = 0.995, start: float = 1.0) -> Between:
+    """n_g <- fade * n_g + 1(g = label) for each labelled episode, from `start` on; the prior is n / sum n.
 
     Fast at the start and slow at the end: after n labels the weight of the past is about n / (n + 1).
     """
@@ -43,7 +43,7 @@ def counters(num_goals: int, fade: float = 0.995) -> Between:
         counted = fade * kept + one_hot(episode.label, num_goals)
         return jnp.where(episode.label == UNKNOWN, kept, counted)
 
-    return Between(lambda: jnp.ones(num_goals, jnp.float32), lambda kept: kept / jnp.sum(kept), keep)
+    return Between(lambda: jnp.full(num_goals, start, jnp.float32), lambda kept: kept / jnp.sum(kept), keep)
 
 
 def average(num_goals: int, alpha: float = 0.98) -> Between:
@@ -108,7 +108,12 @@ def weighed(num_goals: int, fade: float = 0.9) -> Between:
     sum over goals of prior(g) * likelihood(g), and posterior / prior is that likelihood up to a constant.
     Log weights fade, so that whoever changes is not held to its past for long.
     """
-    rules = [make(num_goals) for make in (nothing_kept, sticky, counters)]
+    rules = [
+        nothing_kept(num_goals),
+        sticky(num_goals, 0.9),
+        sticky(num_goals, 0.99),
+        counters(num_goals, start=0.3),
+    ]
 
     def priors(kept: Weighed) -> Float[Array, "rule goal"]:
         return jnp.stack([rule.prior(one) for rule, one in zip(rules, kept.kept, strict=True)])

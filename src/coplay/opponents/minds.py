@@ -41,7 +41,7 @@ class Mind:
     log_belief: Float[Array, "env seat other goal"]  # in this episode, of those who want something
     whim: Float[Array, "env seat other"]  # chance that it wants nothing
     kept: PyTree  # [env, seat, other, ...]: between episodes
-    label: Int[Array, "env seat other"]  # the last goal given away in this episode, or UNKNOWN
+    label: Int[Array, "env seat other"]  # the last goal given away while all could be had, or UNKNOWN
     shown: Int[Array, "env seat other"]  # how many were
 
 
@@ -98,7 +98,7 @@ def watched(
         mind,
         log_belief=jnp.where(is_in[..., None] & habits.within, moved, mind.log_belief),
         whim=jnp.where(is_in & habits.within, whim, mind.whim),
-        label=jnp.where(has_told, told, mind.label),
+        label=jnp.where(has_told & jnp.all(possible, axis=-1), told, mind.label),
         shown=count,
     )
     return _turned_over(habits, mind, _is_over(transition.after))
