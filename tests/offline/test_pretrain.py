@@ -164,7 +164,7 @@ def judged_by(monkeypatch, model, rows, said):
 
 def test_whoever_knows_what_happens_scores_full_marks(monkeypatch, table):
     model, rows = table
-    figures = judged_by(monkeypatch, model, rows, sure_of(model, rows.happened))
+    figures = judged_by(monkeypatch, model, rows, sure_of(model, rows.moves.happened))
     assert figures["reward/mse"] < 1e-9
     for name in ("exact/likeliest", "exact/drawn", "legal/drawn", "reward/right", "reward/recall", "skill"):
         assert_allclose(figures[name], 1.0, err_msg=name)
@@ -174,7 +174,7 @@ def test_whoever_knows_what_happens_scores_full_marks(monkeypatch, table):
 def test_a_model_that_says_a_little_of_everything_scores_badly(monkeypatch, table):
     """Rounded to the likeliest cell it could look good; chances are compared as they are."""
     model, rows = table
-    sure = sure_of(model, rows.happened)
+    sure = sure_of(model, rows.moves.happened)
     blurred = jax.tree.map(lambda x: jax.nn.log_softmax(0.02 * x, axis=-1), sure)
     figures = judged_by(monkeypatch, model, rows, blurred)
     assert_allclose(figures["exact/likeliest"], 1.0)
@@ -186,8 +186,8 @@ def test_a_model_that_says_a_little_of_everything_scores_badly(monkeypatch, tabl
 
 def test_who_always_says_nothing_is_paid_is_right_mostly_and_recalls_nothing(monkeypatch, table):
     model, rows = table
-    sure = sure_of(model, rows.happened)
-    never = worlds.Foreseen(sure.step, certain(jnp.zeros_like(rows.happened.reward), 8), sure.there)
+    sure = sure_of(model, rows.moves.happened)
+    never = worlds.Foreseen(sure.step, certain(jnp.zeros_like(rows.moves.happened.reward), 8), sure.there)
     figures = judged_by(monkeypatch, model, rows, never)
     assert figures["reward/right"] > 0.85
     assert figures["reward/recall"] == figures["reward/recall 5"] == 0
@@ -196,8 +196,8 @@ def test_who_always_says_nothing_is_paid_is_right_mostly_and_recalls_nothing(mon
 
 def test_rare_rewards_count_more_and_the_departed_nothing(table):
     _, rows = table
-    weight, here = np.asarray(rows.weight), np.asarray(rows.before.here)
-    paid = np.asarray(rows.happened.reward) > 0
+    weight, here = np.asarray(rows.weight), np.asarray(rows.moves.before.here)
+    paid = np.asarray(rows.moves.happened.reward) > 0
     assert (weight[~here] == 0).all()
     assert_allclose(weight[here].mean(), 1.0, rtol=1e-4)
     assert weight[here & paid].mean() > 2 * weight[here & ~paid].mean()
@@ -244,7 +244,7 @@ def test_a_game_played_by_what_is_foretold_is_the_game_where_that_is_true(table)
     """Sure of the truth, a learned step makes the game's own next state and rewards."""
     model, rows = table
     env = make_game("4h1s_4x4", observation="entities")
-    some = jax.tree.map(lambda x: x[:50], rows)
+    some = jax.tree.map(lambda x: x[:50], rows.moves)
     keys = jax.random.split(jax.random.key(0), 50)
     true = jax.vmap(env.step)(some.state, some.action, keys)
     with pytest.MonkeyPatch.context() as patch:

@@ -6,16 +6,26 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from coplay.errors import BadInput, require
 from coplay.nets import world as worlds
-from coplay.nets.world import Drawn, Foreseen, World
+from coplay.nets.world import Foreseen, World
+from coplay.nets.world_fit import (
+    Moves,
+    disagreement,
+    loss,
+    moves,
+    of_some_member,
+    said,
+    same_board,
+    surprises,
+)
 from coplay.offline.dataset import About, Episodes
 from coplay.offline.figures import confusion_table, mean_over, rarity
 from coplay.offline.part import Part
 from coplay.offline.pictures import confusion, frames, shares
-from coplay.types import Board, Environment, EnvState, Key, PyTree, pytree, stream
+from coplay.types import Board, Environment, Key, PyTree, pytree, stream
 
 RAREST = 30.0  # the most that a row with a rare reward counts
 AHEAD, STARTS = (1, 3, 5, 10), 4096  # steps foretold at a stretch, and from how many boards
@@ -32,16 +42,11 @@ class WorldConfig:
 
 
 @pytree
-class Moves:
-    """One row for every joint move, [row, ...]."""
+class Recorded:
+    """Joint moves, and where they are from, [row, ...]."""
 
     episode: Int[Array, "*row"]  # rows of an episode follow each other
-    state: EnvState  # before the move
-    before: Board
-    after: Board
-    action: Int[Array, "*row agent"]
-    is_legal: Bool[Array, "*row agent"]
-    happened: Drawn  # the labels
+    moves: Moves
     weight: Float[Array, "*row agent"]  # what is rarely paid counts more; 0 for who has left
 
 
@@ -58,9 +63,9 @@ def part_of(about: About, config: WorldConfig) -> Part:
         most=40_000,
         init=init,
         rows=lambda play, episodes: moves_of(env, world, play, episodes),
-        loss=lambda weights, rows, key: loss(world, weights, rows, key),
+        loss=lambda weights, rows, key: loss(world, weights, rows.moves, rows.weight),
         judge=lambda weights, rows, key: judged(env, world, weights, rows, key),
-        pictures=lambda weights, rows: drawn_pictures(world, weights, rows),
+        pictures=lambda weights, rows: drawn_pictures(world, weights, rows.moves),
         headlines=("exact/drawn", "legal/drawn", "reward/right", "reward/recall"),
     )
 
@@ -73,20 +78,9 @@ def moves_of(env: Environment, world: World, play: Episodes, episodes: Int[np.nd
         jax.tree.map(lambda x, t=t: jnp.asarray(x[episodes[number], t]), play.state) for t in (step, step + 1)
     )
     action, reward = (jnp.asarray(x[episodes[number], step]) for x in (play.action, play.reward))
-    label = jax.jit(lambda *x: _labelled(env, world, *x))
-    times = _rarity(world, play)
-    return label(jnp.asarray(number), before, after, action, reward, times), number
-
-
-def _labelled(env: Environment, world: World, episode, before, after, action, reward, times) -> Moves:
-    assert env.entities is not None, "part_of has refused such games"
-    read = jax.vmap(env.entities.read)
-    boards = read(before), read(after)
-    legal = jax.vmap(env.view)(before)[1]
-    is_legal = jnp.take_along_axis(legal, action[..., None], axis=-1)[..., 0]
-    happened = worlds.true_drawn(world, *boards, reward)
-    weight = jnp.where(boards[0].here, times[happened.reward], 0.0)
-    return Moves(episode, before, *boards, action, is_legal, happened, weight)
+    made = jax.jit(jax.vmap(lambda *one: moves(env, world, *one)))(before, after, action, reward)
+    weight = jnp.where(made.before.here, _rarity(world, play)[made.happened.reward], 0.0)
+    return Recorded(jnp.asarray(number), made, weight), number
 
 
 def _rarity(world: World, play: Episodes) -> Float[Array, " value"]:
@@ -98,51 +92,15 @@ def _rarity(world: World, play: Episodes) -> Float[Array, " value"]:
     return jnp.asarray(rarity(place, len(values), RAREST))
 
 
-# --- loss ----------------------------------------------------------------------------------------
-
-
-def loss(world: World, weights: PyTree, rows: Moves, key: Key) -> Float[Array, " row"]:
-    """What each joint move costs: the surprises of all heads, added up over who and what was there."""
-    costs = surprises(said(world, weights, rows), rows)
-    of_players = (costs.step + costs.reward) * rows.weight
-    return jnp.sum(of_players, axis=-1) + jnp.sum(costs.there, axis=-1)
-
-
-def said(world: World, weights: PyTree, rows: Moves) -> Foreseen:
-    return worlds.foreseen(world, weights, worlds.rows_of(world, rows.before, rows.action, rows.is_legal))
-
-
-@pytree
-class Surprises:
-    """In nats; 0 for who had left and what had vanished."""
-
-    step: Float[Array, "*row agent"]
-    reward: Float[Array, "*row agent"]
-    there: Float[Array, "*row thing"]
-
-
-def surprises(told: Foreseen, rows: Moves) -> Surprises:
-    happened = rows.happened
-    return Surprises(
-        step=jnp.where(rows.before.here, _of(told.step, happened.step), 0.0),
-        reward=jnp.where(rows.before.here, _of(told.reward, happened.reward), 0.0),
-        there=jnp.where(rows.before.there, _of(told.there, happened.there.astype(jnp.int32)), 0.0),
-    )
-
-
-def _of(log_chance: Float[Array, "*row choice"], choice: Int[Array, "*row"]) -> Float[Array, "*row"]:
-    return -jnp.take_along_axis(log_chance, choice[..., None], axis=-1)[..., 0]
-
-
 # --- figures -------------------------------------------------------------------------------------
 
 
-def judged(env: Environment, world: World, weights: PyTree, rows: Moves, key: Key) -> dict[str, Any]:
+def judged(env: Environment, world: World, weights: PyTree, recorded: Recorded, key: Key) -> dict[str, Any]:
     """How good the members are; drawn boards come from a member drawn for each row."""
+    rows = recorded.moves
     each = jax.lax.map(lambda one: said(world, one, rows), weights)
-    row = jnp.arange(rows.action.shape[0])
-    member = jax.random.randint(stream(key, "member"), row.shape, 0, each.step.shape[0])
-    mixed = jax.tree.map(lambda x: x[member, row], each)
+    count = (rows.action.shape[0],)
+    mixed = of_some_member(each, jax.random.randint(stream(key, "member"), count, 0, each.step.shape[0]))
     costs = surprises(mixed, rows)
     guesses = {"likeliest": worlds.likeliest(mixed), "drawn": worlds.draw(mixed, stream(key, "draw"))}
     boards = {name: worlds.next_board(world, rows.before, guess) for name, guess in guesses.items()}
@@ -152,17 +110,18 @@ def judged(env: Environment, world: World, weights: PyTree, rows: Moves, key: Ke
         "surprise/reward": mean_over(here, costs.reward),
         "surprise/there": mean_over(there, costs.there),
         "disagreement": jnp.mean(disagreement(each, rows)),
-        **{f"exact/{name}": jnp.mean(_same_board(board, rows.after)) for name, board in boards.items()},
+        **{f"exact/{name}": jnp.mean(same_board(board, rows.after)) for name, board in boards.items()},
         "legal/drawn": jnp.mean(jax.vmap(world.entities.possible)(rows.state, boards["drawn"])),
-        **_later(env, world, weights, rows, stream(key, "later")),
+        **_later(env, world, weights, recorded, stream(key, "later")),
         **_reward_figures(world, mixed, rows),
         **_plane_errors(world, mixed, rows),
     }
 
 
-def _later(env: Environment, world: World, weights: PyTree, rows: Moves, key: Key) -> dict[str, Array]:
+def _later(env: Environment, world: World, weights: PyTree, recorded: Recorded, key: Key) -> dict[str, Array]:
     """How often a game that goes on by what is foretold, all moves being as they were, is still exact after
     so many steps."""
+    rows, episode = recorded.moves, recorded.episode
     starts = jnp.arange(min(STARTS, rows.action.shape[0]))
     members = jax.tree.leaves(weights)[0].shape[0]
     member = jax.random.randint(stream(key, "member"), starts.shape, 0, members)
@@ -175,8 +134,8 @@ def _later(env: Environment, world: World, weights: PyTree, rows: Moves, key: Ke
         keys = jax.random.split(jax.random.fold_in(key, ahead), len(starts))
         state = step(own, state, rows.action[at], keys)
         true = jax.tree.map(lambda x: x[at], rows.after)
-        exact = exact & _same_board(jax.vmap(world.entities.read)(state), true)
-        goes_on = (starts + ahead < rows.action.shape[0]) & (rows.episode[at] == rows.episode[starts])
+        exact = exact & same_board(jax.vmap(world.entities.read)(state), true)
+        goes_on = (starts + ahead < rows.action.shape[0]) & (episode[at] == episode[starts])
         return (state, exact), mean_over(goes_on, exact)
 
     start = jax.tree.map(lambda x: x[: len(starts)], rows.state), jnp.ones(len(starts), bool)
@@ -200,26 +159,6 @@ def _reward_figures(world: World, told: Foreseen, rows: Moves) -> dict[str, Arra
         "reward/mse": mean_over(here, error**2),
         "reward/confusion": counts,
     }
-
-
-def disagreement(each: Foreseen, rows: Moves) -> Float[Array, " row"]:
-    """How far members are apart, in nats: entropy of their mean less their mean entropy, added up over who
-    and what is there."""
-
-    def of_head(log_chance: Float[Array, "member row one choice"], counts: Bool[Array, "row one"]):
-        mean = jnp.mean(jnp.exp(log_chance), axis=0)
-        of_mean = -jnp.sum(mean * jnp.log(jnp.maximum(mean, 1e-12)), axis=-1)
-        of_each = -jnp.mean(jnp.sum(jnp.exp(log_chance) * log_chance, axis=-1), axis=0)
-        return jnp.sum(jnp.where(counts, of_mean - of_each, 0.0), axis=-1)
-
-    here, there = rows.before.here, rows.before.there
-    return of_head(each.step, here) + of_head(each.reward, here) + of_head(each.there, there)
-
-
-def _same_board(one: Board, other: Board) -> Bool[Array, " row"]:
-    """Who has left is nowhere, whatever cell is kept for it."""
-    players = (one.here == other.here) & ((one.players == other.players) | ~other.here)
-    return jnp.all(players, axis=-1) & jnp.all(one.there == other.there, axis=-1)
 
 
 def planes(world: World, told: Foreseen, board: Board) -> Float[Array, "row channel cell"]:
