@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "opponents": {"types", "nets"},
     "diagnostics": LEAVES,
     "training": LEAVES | {"diagnostics"},
-    "algorithms": LEAVES | {"nets", "opponents", "planning", "training"},
+    "algorithms": LEAVES | {"diagnostics", "nets", "opponents", "planning", "training"},
     "players": LEAVES | {"envs", "algorithms", "training"},
     "evaluation": LEAVES | {"envs", "training", "players"},
     "experiment": LEAVES | {"envs", "algorithms", "players", "training", "evaluation"},

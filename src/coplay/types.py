@@ -87,6 +87,8 @@ class Transition:
     before: TimeStep
     decision: Decision
     after: TimeStep  # as the game left it, before any reset
+    state: EnvState = ()  # of the game before and after, for who learns how it moves; () where nobody does
+    next_state: EnvState = ()
 
 
 @pytree
@@ -203,6 +205,7 @@ class Algorithm(NamedTuple):
     learn: Stage
     play: Callable | None = None  # acts when it counts, if otherwise than while learning
     told: Callable | None = None  # memory, goals [env, agent] -> memory: somebody says what all are after
+    reads_states: bool = False  # its learning asks for the game's own states with every step
 
 
 def as_played(algorithm: Algorithm) -> Algorithm:

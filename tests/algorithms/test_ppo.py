@@ -87,7 +87,7 @@ def advantage(config, transition):
     views = {"policy": own_view, "critic": own_view}
     model, _ = actor_critic(make_game("prisoners_dilemma"), (0, 1), config, views)
     reward = usual_lesson(config).reward(transition, (0, 1))
-    return advantages(model, config, transition, reward, zeros, zeros)[:, 0]
+    return advantages(model, config, transition, reward, zeros, zeros, config.trace)[:, 0]
 
 
 # Player 0 takes a hare (1) and leaves; player 1 catches 4 a step later and the game is over.

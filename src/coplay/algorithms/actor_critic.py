@@ -182,11 +182,16 @@ def read_step(
     model: ActorCritic, name: str, params: Seated, memory: Memory, timestep: TimeStep, notes: PyTree
 ):
     """Memory and outputs [env, seat, ...] of one network, one step, every seat with its group's weights."""
-    inputs = model.views[name](timestep, notes, model.seats, params)
-    first = timestep.first[:, None]
+    return read_rows(
+        model, name, params, memory, model.views[name](timestep, notes, model.seats, params), timestep.first
+    )
+
+
+def read_rows(model: ActorCritic, name: str, params: Seated, memory: Memory, inputs, first):
+    """The same from what the network reads, [env, seat, feature]."""
 
     def one_group(weights, memory, inputs):
-        return sequences(model, name, weights, memory, inputs, first)
+        return sequences(model, name, weights, memory, inputs, first[:, None])
 
     groups = model.sharing.groups
     read = model.sharing.map(one_group)

@@ -78,12 +78,22 @@ def clipped_value_loss(
     clip: float | None,
     huber: float | None,
 ) -> Float[Array, ""]:
+    return jnp.sum(jnp.where(counts, value_errors(value, old_value, target, clip, huber), 0.0))
+
+
+def value_errors(
+    value: Float[Array, "*rows"],
+    old_value: Float[Array, "*rows"],
+    target: Float[Array, "*rows"],
+    clip: float | None,
+    huber: float | None,
+) -> Float[Array, "*rows"]:
     """The worse of the plain error and the error of a prediction kept within `clip` of the old one."""
     error = pointwise_error(value - target, huber)
-    if clip is not None:
-        near = old_value + jnp.clip(value - old_value, -clip, clip)
-        error = jnp.maximum(error, pointwise_error(near - target, huber))
-    return jnp.sum(jnp.where(counts, error, 0.0))
+    if clip is None:
+        return error
+    near = old_value + jnp.clip(value - old_value, -clip, clip)
+    return jnp.maximum(error, pointwise_error(near - target, huber))
 
 
 def pointwise_error(difference: Float[Array, "*rows"], huber: float | None) -> Float[Array, "*rows"]:

@@ -5,6 +5,7 @@ players that have left are in no loss and no statistic; `terminated` ends a retu
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import jax
@@ -13,9 +14,15 @@ import optax
 from jaxtyping import Array, Float
 
 from coplay.algorithms.actor_critic import ActorCritic, actor_critic, as_algorithm, memory_of, sequences
-from coplay.algorithms.losses import TaughtRows, clipped_policy_loss, clipped_value_loss, taught_loss
+from coplay.algorithms.losses import (
+    TaughtRows,
+    clipped_policy_loss,
+    clipped_value_loss,
+    taught_loss,
+    value_errors,
+)
 from coplay.algorithms.rewards import learning_reward
-from coplay.algorithms.targets import Batch, Lesson, make_batch, usual_lesson
+from coplay.algorithms.targets import Batch, ImaginedRows, Lesson, make_batch, usual_lesson
 from coplay.algorithms.views import View, joint_view, own_view
 from coplay.training.devices import total
 from coplay.training.stages import Fit, fit, in_order
@@ -111,10 +118,11 @@ def ppo_stage(
         networks = _networks(model, weights_of(params))
         return model.sharing.pack({"optimiser": each(optimiser.init)(networks)}, {})
 
-    def update(params, learner, trajectory: Trajectory, key: Key):
+    def update(params, learner, trajectory: Trajectory, key: Key, beside: Beside | None = None):
         batch, scale, figures = make_batch(
             env, model, config, lesson, plan.sequence_length, params, trajectory
         )
+        batch = _mixed(batch, beside) if beside else batch
         keys = model.sharing.keys(key, params.own["seat"]["identity"])
         before = weights_of(params)
         networks, optimiser_state, sums = each(lambda w, o, b, k: descend(w, o, b, _counted, k))(
@@ -122,14 +130,27 @@ def ppo_stage(
         )
         figures |= _named(sums) | _counters(config, each(_counted)(batch))
         learner = model.sharing.pack({"optimiser": optimiser_state}, {})
-        weights = networks | ({"scale": scale} if "scale" in before else {})
+        weights = before | networks | ({"scale": scale} if "scale" in before else {})
         return model.sharing.pack(weights, params.own["seat"]), learner, figures
 
     return Stage(init, update)
 
 
+class Beside(NamedTuple):
+    """Rows that were not played, and their share of the policy's loss."""
+
+    rows: ImaginedRows
+    share: Float[Array, ""]
+
+
+def _mixed(batch: Batch, beside: Beside) -> Batch:
+    """The surrogate is linear in the advantage, so the real rows' share is put there."""
+    policy = dataclasses.replace(batch.policy, advantage=batch.policy.advantage * (1.0 - beside.share))
+    return dataclasses.replace(batch, policy=policy, imagined=beside.rows)
+
+
 def _networks(model: ActorCritic, weights: PyTree) -> PyTree:
-    """What is learned by descent: everything but the critic's scale."""
+    """What is learned by descent here: not the critic's scale, nor what others have put there."""
     return {name: weights[name] for name in model.networks}
 
 
@@ -158,6 +179,9 @@ def _loss(model: ActorCritic, config: PPOConfig, weights, batch: Batch) -> tuple
         decided["search"] = taught.is_taught
         rows = dataclasses.replace(rows, counts=rows.counts & ~taught.is_taught)
     terms["policy"], terms["entropy"], figures = clipped_policy_loss(logits, rows, config.clip)
+    if isinstance(batch.imagined, ImaginedRows):
+        more, figures_there, decided["imagined"] = _imagined_terms(config, read, batch.imagined)
+        terms, figures = terms | more, figures | figures_there
     loss = sum(weight * terms[name] for name, weight in loss_terms(config).items() if name in terms)
     figures |= {f"{name}/loss": terms[name] for name in ("value", "search") if name in terms}
     decided["policy"] = rows.counts
@@ -165,10 +189,27 @@ def _loss(model: ActorCritic, config: PPOConfig, weights, batch: Batch) -> tuple
     return jnp.asarray(loss), figures
 
 
+def _imagined_terms(config: PPOConfig, read: Callable, rows: ImaginedRows):
+    """The same losses over rows that were imagined, their figures, and which rows counted."""
+    rows = jax.tree.map(lambda x: x.reshape(*x.shape[:2], -1, *x.shape[4:]), rows)  # steps among the seats
+    policy = jax.tree.map(lambda x: x.reshape(-1, *x.shape[3:]), rows.policy)
+    logits = read("policy", rows.policy_input)
+    surrogate, _, figures = clipped_policy_loss(logits.reshape(-1, logits.shape[-1]), policy, config.clip)
+    terms = {"imagined": surrogate}
+    if not isinstance(rows.critic_input, tuple):
+        value = read("critic", rows.critic_input)[..., 0]
+        error = value_errors(value, rows.value, rows.target, config.value_clip, config.huber)
+        terms["imagined_value"] = jnp.sum(jnp.where(rows.policy.counts, error * rows.value_weight, 0.0))
+        figures["value/loss"] = jnp.sum(jnp.where(rows.policy.counts, error, 0.0))
+    return terms, {f"imagined/{name}": x for name, x in figures.items()}, policy.counts
+
+
 def loss_terms(config: PPOConfig) -> dict[str, float]:
     """What the loss is made of, and with which weight; a term of weight 0 is left out of the program."""
     terms = {"policy": 1.0, "entropy": -config.entropy_weight, "value": config.value_weight}
     terms |= {"search": getattr(config, "search_weight", 0.0)}
+    if getattr(config, "real_share", 1.0) < 1:
+        terms |= {"imagined": 1.0, "imagined_value": config.value_weight}
     return {name: weight for name, weight in terms.items() if weight}
 
 

@@ -29,6 +29,19 @@ Settings = Any  # returns, discount, trace, learning reward and value normalisat
 
 
 @pytree
+class ImaginedRows:
+    """What a policy learns from beside its round, [column, time, seat, step, ...]; shares and weights are in
+    the advantage already."""
+
+    policy_input: Float[Array, "*rows feature"]
+    policy: PolicyRows
+    critic_input: Float[Array, "*rows view"] | tuple[()]  # () where the critic learns from real rows only
+    value: Float[Array, "*rows"]  # predicted, normalised
+    target: Float[Array, "*rows"]  # normalised
+    value_weight: Float[Array, "*rows"]
+
+
+@pytree
 class Batch:
     """One round of play as columns [column, time, seat, ...], a column being one sequence of one game."""
 
@@ -41,6 +54,7 @@ class Batch:
     target: Float[Array, "*rows"]  # normalised
     first: Bool[Array, "*columns"]
     memory: Memory
+    imagined: ImaginedRows | tuple[()] = ()
 
 
 class Round(NamedTuple):
@@ -96,7 +110,7 @@ def make_batch(
     normal, value, next_value = _values(env, played, params, memory, seen)
     counts = lesson.rows(steps, model.seats)
     reward = lesson.reward(steps, model.seats)
-    advantage = advantages(model, settings, steps, reward, value, next_value)
+    advantage = advantages(model, settings, steps, reward, value, next_value, settings.trace)
     returns, counted = played.columns(advantage + value), played.columns(counts)
     valued = played.columns(lesson.valued(steps, model.seats)) if lesson.valued else counted
     scale = each(value_scale.scale_of)(model.sharing.weights(params))
@@ -109,7 +123,7 @@ def make_batch(
             legal=played.columns(steps.before.legal[..., model.index, :]),
             action=played.columns(steps.decision.action[..., model.index]),
             log_prob=played.columns(steps.decision.log_prob[..., model.index]),
-            advantage=each(_standardised)(played.columns(advantage), counted),
+            advantage=each(standardised)(played.columns(advantage), counted),
             counts=counted,
         ),
         taught=_taught(played, lesson, counts),
@@ -119,7 +133,9 @@ def make_batch(
         first=model.sharing.alike(to_columns(steps.before.first, played.length), len(model.seats)),
         memory=memory,
     )
-    return batch, scale, each(_value_fit)(played.columns(value), returns, valued)
+    full = advantages(model, settings, steps, reward, value, next_value, trace=1.0)
+    figures = each(_value_fit)(played.columns(value), returns, valued)
+    return batch, scale, figures | each(_bias)(played.columns(value), played.columns(full + value), valued)
 
 
 def _taught(played: Round, lesson: Lesson, counts: Bool[Array, "time env seat"]) -> TaughtRows | tuple[()]:
@@ -181,6 +197,7 @@ def advantages(
     reward: Float[Array, "time env seat"],
     value: Float[Array, "time env seat"],
     next_value: Float[Array, "time env seat"],
+    trace: float,
 ) -> Float[Array, "time env seat"]:
     """What each decision was worth beyond what the critic expected, in the reward that is taught."""
     ends = steps.after.terminated[..., model.index]
@@ -192,7 +209,7 @@ def advantages(
         value = _or_company(value, steps.before.active[..., model.index])
     cut = jnp.broadcast_to(steps.after.truncated[..., None], ends.shape)
     estimate = RETURNS[settings.returns]
-    return estimate(reward, value, next_value, ends, cut, settings.discount, settings.trace)
+    return estimate(reward, value, next_value, ends, cut, settings.discount, trace)
 
 
 def _or_company(
@@ -203,12 +220,21 @@ def _or_company(
     return jnp.where(holds, value, added / jnp.maximum(jnp.sum(holds, axis=-1, keepdims=True), 1))
 
 
-def _standardised(advantage: Float[Array, "*rows"], counts: Bool[Array, "*rows"]) -> Float[Array, "*rows"]:
+def standardised(advantage: Float[Array, "*rows"], counts: Bool[Array, "*rows"]) -> Float[Array, "*rows"]:
     """Mean 0 and deviation 1 over the rows that count, over all devices."""
     axes = tuple(range(advantage.ndim))
     centred = advantage - masked_mean(advantage, counts, axes)
     deviation = jnp.sqrt(masked_mean(centred**2, counts, axes))
     return jnp.where(counts, centred / (deviation + 1e-8), 0.0)
+
+
+def _bias(value: Float[Array, "*rows"], returns: Float[Array, "*rows"], counts) -> Metrics:
+    """How far predictions lie above what was earned up to the end of the round, in deviations of that; such
+    returns lean on the critic least."""
+    axes = tuple(range(value.ndim))
+    mean = masked_mean(returns, counts, axes)
+    deviation = jnp.sqrt(masked_mean((returns - mean) ** 2, counts, axes))
+    return {"value/bias": masked_mean(value - returns, counts, axes) / jnp.maximum(deviation, 1e-3)}
 
 
 def _value_fit(value: Float[Array, "*rows"], returns: Float[Array, "*rows"], counts) -> Metrics:

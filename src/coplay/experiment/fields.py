@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from coplay.algorithms import ALGORITHMS
 from coplay.algorithms.hop_config import HOPConfig
+from coplay.algorithms.hop_plus_config import HOPPlusConfig
 from coplay.algorithms.ppo import MAPPOConfig, PPOConfig
 from coplay.envs import option_names
 from coplay.errors import BadInput, UnknownSetting, nearest
@@ -94,6 +95,7 @@ class Experiment:
     ppo: PPOConfig = PPOConfig()
     mappo: MAPPOConfig = MAPPOConfig()
     hop: HOPConfig = HOPConfig()
+    hop_plus: HOPPlusConfig = HOPPlusConfig()
 
     def __post_init__(self):
         if self.seeds < 1:

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from coplay.nets.mlp import MLP
-from coplay.types import Board, Entities, Environment, EnvState, Key, PyTree, pytree
+from coplay.types import Board, Entities, Environment, EnvState, Key, PyTree, pytree, stream
 
 GAIN = 0.1  # of output layers: everything is about as likely at first
 
@@ -160,14 +160,36 @@ def foreseen(world: World, weights: PyTree, rows: Rows) -> Foreseen:
     )
 
 
-def draw(said: Foreseen, key: Key) -> Drawn:
-    """One next board from what was foretold, every player and thing by itself."""
+def draw(said: Foreseen, key: Key, first: int | Int[Array, ""] = 0) -> Drawn:
+    """One next board from what was foretold, every player and thing by itself.
+
+    Chance falls to players by where they sit after the `first`, so that who imagines may call itself first.
+    """
+
+    def drawn(key: Key, log_chance: Float[Array, "*batch one choice"], turn) -> Int[Array, "*batch one"]:
+        noise = jnp.roll(jax.random.gumbel(key, log_chance.shape), turn, axis=-2)
+        return jnp.argmax(log_chance + noise, axis=-1).astype(jnp.int32)
+
     keys = jax.random.split(key, 3)
-    drawn = [
-        jnp.argmax(x + jax.random.gumbel(k, x.shape), axis=-1).astype(jnp.int32)
-        for k, x in zip(keys, (said.step, said.reward, said.there), strict=True)
-    ]
-    return Drawn(drawn[0], drawn[1], drawn[2] == 1)
+    return Drawn(
+        step=drawn(keys[0], said.step, first),
+        reward=drawn(keys[1], said.reward, first),
+        there=drawn(keys[2], said.there, 0) == 1,
+    )
+
+
+def disagreement(each: Foreseen, board: Board) -> Float[Array, "*batch"]:
+    """How far members [member, ...] are apart, in nats: entropy of their mean less their mean entropy, added
+    up over who and what is on the board."""
+
+    def of_head(log_chance: Float[Array, "member *batch one choice"], counts: Bool[Array, "*batch one"]):
+        mean = jnp.mean(jnp.exp(log_chance), axis=0)
+        of_mean = -jnp.sum(mean * jnp.log(jnp.maximum(mean, 1e-12)), axis=-1)
+        of_each = -jnp.mean(jnp.sum(jnp.exp(log_chance) * log_chance, axis=-1), axis=0)
+        return jnp.sum(jnp.where(counts, of_mean - of_each, 0.0), axis=-1)
+
+    here, there = board.here, board.there
+    return of_head(each.step, here) + of_head(each.reward, here) + of_head(each.there, there)
 
 
 def likeliest(said: Foreseen) -> Drawn:
@@ -205,12 +227,33 @@ def true_drawn(world: World, before: Board, after: Board, reward: Float[Array, "
 
 
 def imagined_step(env: Environment, world: World, weights: PyTree, state: EnvState, action, key: Key):
-    """As `env.step`, in one game, but by what a member foretells; a step onto no cell is not taken."""
+    """As `env.step`, in one game, but by what a member foretells."""
+    rows = rows_of(world, world.entities.read(state), action, _is_legal(env, state, action))
+    return moved(world, state, action, draw(foreseen(world, weights, rows), key))
+
+
+def imagined_by_some(
+    env: Environment, world: World, weights: PyTree, state: EnvState, action, key: Key, first: Int[Array, ""]
+):
+    """The same by one of several members [member, ...], drawn by chance, and how far all of them disagree.
+
+    Chance falls to players by where they sit after the `first`."""
+    rows = rows_of(world, world.entities.read(state), action, _is_legal(env, state, action))
+    each = jax.vmap(lambda one: foreseen(world, one, rows))(weights)
+    member = jax.random.randint(stream(key, "member"), (), 0, each.step.shape[0])
+    said = jax.tree.map(lambda x: x[member], each)
+    drawn = draw(said, stream(key, "draw"), first)
+    return *moved(world, state, action, drawn), disagreement(each, world.entities.read(state))
+
+
+def _is_legal(env: Environment, state: EnvState, action: Int[Array, " agent"]) -> Bool[Array, " agent"]:
+    return jnp.take_along_axis(env.view(state)[1], action[:, None], axis=1)[:, 0]
+
+
+def moved(world: World, state: EnvState, action: Int[Array, " agent"], drawn: Drawn):
+    """The game after what was drawn, state and TimeStep; a step onto no cell is not taken."""
     entities = world.entities
     board = entities.read(state)
-    legal = env.view(state)[1]
-    is_legal = jnp.take_along_axis(legal, action[:, None], axis=1)[:, 0]
-    drawn = draw(foreseen(world, weights, rows_of(world, board, action, is_legal)), key)
     later = next_board(world, board, drawn)
     is_cell = (later.players >= 0) & (later.players < entities.num_cells)
     later = dataclasses.replace(later, players=jnp.where(is_cell, later.players, board.players))

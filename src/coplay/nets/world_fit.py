@@ -71,20 +71,6 @@ def loss(
     return jnp.sum((costs.step + costs.reward) * weight, axis=-1) + jnp.sum(costs.there, axis=-1)
 
 
-def disagreement(each: Foreseen, rows: Moves) -> Float[Array, " row"]:
-    """How far members [member, row, ...] are apart, in nats: entropy of their mean less their mean entropy,
-    added up over who and what is there."""
-
-    def of_head(log_chance: Float[Array, "member row one choice"], counts: Bool[Array, "row one"]):
-        mean = jnp.mean(jnp.exp(log_chance), axis=0)
-        of_mean = -jnp.sum(mean * jnp.log(jnp.maximum(mean, 1e-12)), axis=-1)
-        of_each = -jnp.mean(jnp.sum(jnp.exp(log_chance) * log_chance, axis=-1), axis=0)
-        return jnp.sum(jnp.where(counts, of_mean - of_each, 0.0), axis=-1)
-
-    here, there = rows.before.here, rows.before.there
-    return of_head(each.step, here) + of_head(each.reward, here) + of_head(each.there, there)
-
-
 def of_some_member(each: Foreseen, member: Int[Array, " row"]) -> Foreseen:
     """From what all members say [member, row, ...], for every row what one of them does."""
     row = jnp.arange(member.shape[0])

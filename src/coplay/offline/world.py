@@ -13,7 +13,6 @@ from coplay.nets import world as worlds
 from coplay.nets.world import Foreseen, World
 from coplay.nets.world_fit import (
     Moves,
-    disagreement,
     loss,
     moves,
     of_some_member,
@@ -109,7 +108,7 @@ def judged(env: Environment, world: World, weights: PyTree, recorded: Recorded, 
         "surprise/step": mean_over(here, costs.step),
         "surprise/reward": mean_over(here, costs.reward),
         "surprise/there": mean_over(there, costs.there),
-        "disagreement": jnp.mean(disagreement(each, rows)),
+        "disagreement": jnp.mean(worlds.disagreement(each, rows.before)),
         **{f"exact/{name}": jnp.mean(same_board(board, rows.after)) for name, board in boards.items()},
         "legal/drawn": jnp.mean(jax.vmap(world.entities.possible)(rows.state, boards["drawn"])),
         **_later(env, world, weights, recorded, stream(key, "later")),

@@ -55,6 +55,7 @@ def seated(members: list[Member], lineup: tuple[str, ...]) -> Algorithm:
         },
         learn=_learn(members, playing, len(lineup)),
         told=lambda memory, goals: {part.name: _told(part, memory[part.name], goals) for part in playing},
+        reads_states=any(part.algorithm.reads_states for part in playing),
     )
 
 

@@ -69,7 +69,8 @@ def play_step(env: Environment, algorithm: Algorithm, params: Params, actor: Act
     )
     step_keys = jax.random.split(stream(key, "step"), num_envs)
     env_state, after = jax.vmap(env.step)(actor.env_state, decision.action, step_keys)
-    transition = Transition(before=actor.timestep, decision=decision, after=after)
+    states = (actor.env_state, env_state) if algorithm.reads_states else ()
+    transition = Transition(actor.timestep, decision, after, *states)
     memory = algorithm.watch(params, memory, transition)
     ended = Ended(
         over=is_over(after),

@@ -1,0 +1,321 @@
+"""HOP+: goals and the game itself are learned, and what is imagined with both teaches beside what is played.
+
+Every seat reads a subgoal from what each co-player has done in the episode (`subgoal_stage.py`); its policy
+and critic see those beside its own row. A model of the game learns from everybody's moves
+(`world_stage.py`). From every real moment each seat imagines a step or a few, and learns from them too
+(`imagination.py`), as far as measured quality allows (`diagnostics/gates.py`).
+
+Learning, in order: `world`, `opponents`, then `policy` (PPO on what was played and what was imagined). With
+subgoals and imagination switched off this is PPO, to the bit.
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from coplay.algorithms import actor_critic
+from coplay.algorithms.actor_critic import ActorCritic
+from coplay.algorithms.hop_plus_config import HOPPlusConfig
+from coplay.algorithms.imagination import Imagination, Use, imagine, imagined_rows
+from coplay.algorithms.ppo import Beside, Plan, ppo_stage
+from coplay.algorithms.rewards import learning_reward
+from coplay.algorithms.subgoal_stage import (
+    OTHERS,
+    Readers,
+    blank,
+    foreseen,
+    read_others,
+    read_rounds,
+    readers,
+    sights_of,
+    subgoal_stage,
+)
+from coplay.algorithms.views import own_view
+from coplay.algorithms.world_stage import world_stage
+from coplay.diagnostics import gates
+from coplay.errors import BadInput
+from coplay.nets import world as worlds
+from coplay.nets.world import World
+from coplay.opponents.subgoals import Subgoal, drawn
+from coplay.training.stages import in_order, on
+from coplay.types import (
+    Algorithm,
+    Environment,
+    Key,
+    Metrics,
+    PyTree,
+    Seated,
+    Stage,
+    Thoughts,
+    TimeStep,
+    Trajectory,
+    stream,
+)
+
+
+class Parts(NamedTuple):
+    """What acting and learning share; a part that is switched off is None."""
+
+    env: Environment
+    seats: tuple[int, ...]
+    config: HOPPlusConfig
+    policy: ActorCritic
+    reader: Readers | None
+    world: World | None
+
+
+def hop_plus(env: Environment, seats: tuple[int, ...], config: HOPPlusConfig, run: Plan) -> Algorithm:
+    _refuse(env, seats, config)
+    parts, init = _parts(env, seats, config)
+    return Algorithm(
+        init=init,
+        remember=lambda num_envs: blank(parts.reader, num_envs) if parts.reader else (),
+        act=lambda *arguments: _act(parts, *arguments),
+        watch=lambda params, memory, transition: memory,
+        learn=_learn(parts, run),
+        play=lambda *arguments: _play(parts, *arguments),
+        reads_states=config.imagines or parts.world is not None,
+    )
+
+
+def _refuse(env: Environment, seats: tuple[int, ...], config: HOPPlusConfig) -> None:
+    learning_reward(config.learning_reward, config.team_share)
+    if config.subgoals == "inferred" and env.goals.look is None:
+        raise BadInput(f"hop_plus reads how near things are; set observation='entities' for {env.name}")
+    if config.world == "learned" and (env.entities is None or env.reward_values is None):
+        raise BadInput(f"{env.name} is no board of things with known rewards: set world='game' or 'none'")
+    if config.imagines and config.others == "policies" and len(seats) < env.num_agents:
+        raise BadInput("others='policies' is for tables where every seat is hop_plus")
+
+
+def _parts(env: Environment, seats: tuple[int, ...], config: HOPPlusConfig):
+    """The parts, and a function that initialises the weights of all of them."""
+    reads = config.subgoals == "inferred" and config.policy_reads
+    view = _subgoal_view(env, seats) if reads else own_view
+    shape = (len(seats), env.num_agents - 1, config.subgoal_size)
+    notes = jax.eval_shape(lambda: Subgoal(jnp.zeros(shape), jnp.zeros(shape)))
+    policy, init_policy = actor_critic.actor_critic(
+        env, seats, config, {"policy": view, "critic": view}, notes=notes
+    )
+    reader, init_reader = None, None
+    if config.subgoals == "inferred":
+        reader, init_reader = readers(env, seats, config, policy.sharing)
+        policy = policy._replace(notice=lambda params, memory, t: read_others(reader, params, memory, t)[1])
+    world, init_world = None, None
+    if config.world == "learned":
+        assert env.entities is not None, "the game has been refused otherwise"
+        assert env.reward_values is not None, "the game has been refused otherwise"
+        world, init_world = worlds.world_model(
+            env.entities, env.num_agents, env.num_actions, env.reward_values, config.world_hidden
+        )
+
+    def init(key: Key) -> dict[str, Seated]:
+        params = {"policy": init_policy(key)}
+        if init_reader:
+            weights = policy.sharing.init(init_reader, stream(key, "opponents"), len(seats))
+            merged = policy.sharing.weights(params["policy"]) | {OTHERS: weights}
+            params["policy"] = policy.sharing.pack(merged, params["policy"].own["seat"])
+        if init_world:
+            keys = jax.random.split(stream(key, "world"), config.world_members)
+            members = [init_world(k) for k in keys]
+            weights = jax.tree.map(lambda *x: jnp.stack(x), *members)
+            params["world"] = Seated(own={}, common={"members": weights})
+        return params
+
+    return Parts(env, seats, config, policy, reader, world), init
+
+
+def _subgoal_view(env: Environment, seats: tuple[int, ...]):
+    """What one sees oneself, and what the others seem to be up to; nothing of those who have left."""
+    others = (np.array(seats)[:, None] + np.arange(1, env.num_agents)[None]) % env.num_agents
+
+    def view(timestep: TimeStep, notes: Subgoal, seats: tuple[int, ...]) -> Float[Array, "*batch seat row"]:
+        is_here = timestep.active[..., others]
+        read = jnp.where(is_here[..., None], notes.mean, 0.0)
+        flat = read.reshape(*read.shape[:-2], -1)
+        return jnp.concatenate([own_view(timestep, (), seats), flat], axis=-1)
+
+    return view
+
+
+# --- acting --------------------------------------------------------------------------------------
+
+
+def _act(parts: Parts, params: PyTree, memory: PyTree, timestep: TimeStep, state, key: Key):
+    policy = parts.policy
+    if parts.reader is None:
+        return actor_critic.act(policy, params["policy"], memory, timestep, key)
+    memory, notes = read_others(parts.reader, params["policy"], memory, timestep)
+    noticed = policy._replace(notice=lambda *_: notes)
+    return memory, actor_critic.act(noticed, params["policy"], (), timestep, key)[1]
+
+
+def _play(parts: Parts, params: PyTree, memory: PyTree, timestep: TimeStep, state, key: Key):
+    """The same, and it tells what it expects the others to do."""
+    memory, decision = _act(parts, params, memory, timestep, state, key)
+    if parts.reader is None:
+        return memory, decision
+    told = _foretold(parts, params, timestep, decision.notes.mean)
+    return memory, dataclasses.replace(decision, thoughts=Thoughts(prediction=jnp.exp(told)))
+
+
+def _foretold(
+    parts: Parts, params: PyTree, timestep: TimeStep, subgoal: Float[Array, "env seat other number"]
+) -> Float[Array, "env seat other action"]:
+    """Log probabilities of everyone's next action, as each seat sees it."""
+    reader = parts.reader
+    assert reader is not None, "whoever asks has a reader"
+    return _by_group(reader, params, sights_of(reader, timestep), timestep.legal[:, reader.others], subgoal)
+
+
+def _by_group(reader: Readers, params: PyTree, *rows: Array) -> Float[Array, "row seat other action"]:
+    sharing = reader.sharing
+    each = sharing.map(lambda w, *x: foreseen(reader, w[OTHERS], *x))
+    return sharing.seats(each(sharing.weights(params["policy"]), *sharing.groups(rows, 1)), 1)
+
+
+# --- imagining -----------------------------------------------------------------------------------
+
+
+def _imagination(parts: Parts) -> Imagination:
+    config, env, reader, world = parts.config, parts.env, parts.reader, parts.world
+
+    def learned(params: PyTree, state, action, key: Key, first: Int[Array, ""]):
+        assert world is not None, "only then is this asked"
+        return worlds.imagined_by_some(
+            env, world, params["world"].common["members"], state, action, key, first
+        )
+
+    def true(params: PyTree, state, action, key: Key, first: Int[Array, ""]):
+        return *env.step(state, action, key), jnp.float32(0.0)
+
+    def as_modelled(params: PyTree, notes: Subgoal, timestep: TimeStep, own, key: Key):
+        """Actions of all agents in the games of every seat, [seat, moment, agent]; its own place is 0."""
+        assert reader is not None, "the settings have been refused otherwise"
+        rows = sights_of(reader, timestep), timestep.legal[:, reader.others]
+        sights, legal, *subgoal = (
+            jnp.swapaxes(own(x), 0, 1) for x in (*rows, notes.mean, notes.log_std)
+        )  # [moment, seat, other, ...]
+        identity = params["policy"].own["seat"]["identity"]
+        goal_keys, act_keys = (
+            jax.vmap(jax.random.fold_in, (None, 0))(stream(key, name), identity) for name in ("goal", "act")
+        )
+        goal = jax.vmap(drawn, (1, 0), 1)(Subgoal(*subgoal), goal_keys)
+        told = _by_group(reader, params, sights, legal, goal)
+        action = jax.vmap(lambda k, x: jax.random.categorical(k, x), (0, 1))(act_keys, told)
+        everyone = jnp.zeros((*action.shape[:2], env.num_agents), jnp.int32)
+        seat = np.arange(len(parts.seats))[:, None]
+        return everyone.at[seat, :, reader.others].set(jnp.moveaxis(action, 2, 1).astype(jnp.int32))
+
+    def noticed(params: PyTree, memory, notes, after: TimeStep):
+        if reader is None or config.imagined_steps == 1:
+            return memory, notes  # not looked at
+        return read_others(reader, params["policy"], memory, after)
+
+    return Imagination(
+        model=parts.policy,
+        steps=config.imagined_steps,
+        discount=config.discount,
+        trace=config.trace,
+        others=as_modelled if config.others == "models" else None,
+        move=learned if world is not None else true,
+        notice=noticed,
+    )
+
+
+# --- learning ------------------------------------------------------------------------------------
+
+
+def _learn(parts: Parts, run: Plan) -> Stage:
+    stages = {}
+    if parts.world is not None:
+        stages["world"] = on("world", world_stage(parts.env, parts.world, parts.config, run))
+    if parts.reader is not None:
+        stage = subgoal_stage(parts.reader, parts.config, run.sequence_length)
+        stages["opponents"] = on("policy", stage)
+    models, policy = in_order(stages), ppo_stage(parts.env, parts.policy, parts.config, run)
+
+    def init(params: PyTree):
+        gate = Seated(own={}, common={"gate": gates.at(0)})
+        return {"models": models.init(params), "policy": policy.init(params["policy"]), "gate": gate}
+
+    def update(params: PyTree, learner: PyTree, trajectory: Trajectory, key: Key):
+        params, models_state, figures = models.update(params, learner["models"], trajectory, key)
+        gate: gates.Gate = learner["gate"].common["gate"]
+        beside, more = _beside(parts, run, params, trajectory, gate, stream(key, "imagine"))
+        own, policy_state, learned = policy.update(
+            params["policy"], learner["policy"], trajectory, stream(key, "policy"), beside
+        )
+        figures |= more | learned
+        if parts.config.imagines and parts.config.gates == "auto":
+            gate = gates.climbed(gate, _tests(parts, figures))
+        learner = {"models": models_state, "policy": policy_state, "gate": Seated({}, {"gate": gate})}
+        return params | {"policy": own}, learner, figures
+
+    return Stage(init, update)
+
+
+def _beside(parts: Parts, run: Plan, params: PyTree, trajectory: Trajectory, gate: gates.Gate, key: Key):
+    """What is imagined from this round, as rows to learn from, with figures; nothing where that is off."""
+    config = parts.config
+    if not config.imagines:
+        return None, {}
+    memory = _memories(parts, params, trajectory, run.sequence_length)
+    is_open, is_far = (config.gates == "off") | (gate.rung >= 2), (config.gates == "off") | (gate.rung >= 3)
+    most = jnp.where(is_far, config.imagined_steps, 1)
+    imagined = imagine(_imagination(parts), params, trajectory, memory, most, key)
+    share = jnp.where(is_open, 1.0 - config.real_share, 0.0)
+    use = Use(share, config.doubt, config.critic_data == "both")
+    length = trajectory.steps.before.first.shape[0]
+    rows = imagined_rows(parts.policy, params["policy"], imagined, use, length)
+    return Beside(rows, share), _imagined_figures(imagined) | {
+        "imagination/rung": gate.rung.astype(jnp.float32),
+        "imagination/share": share,
+        "imagination/steps": most.astype(jnp.float32),
+    }
+
+
+def _memories(parts: Parts, params: PyTree, trajectory: Trajectory, length: int) -> PyTree:
+    """What had been read of everyone at every real moment; nobody asks where one step is imagined."""
+    if parts.reader is None or parts.config.imagined_steps == 1:
+        return ()
+    return read_rounds(parts.reader, params["policy"], trajectory, length)
+
+
+def _imagined_figures(imagined) -> Metrics:
+    """Of every seat, over the rows that it imagined."""
+    counts = imagined.counts
+
+    def mean(x: Array) -> Float[Array, " seat"]:
+        return jnp.sum(jnp.where(counts, x, 0.0), axis=(0, 1, 3)) / jnp.maximum(jnp.sum(counts, (0, 1, 3)), 1)
+
+    return {
+        "imagined/reward": mean(imagined.reward),
+        "imagined/doubt": mean(imagined.doubt),
+        "imagined/return": mean(imagined.value + imagined.advantage),
+        "imagined/bias": mean(-imagined.advantage),
+    }
+
+
+def _tests(parts: Parts, figures: Metrics) -> Array:
+    """Whether each rung's test holds, by this round's figures."""
+    sound = jnp.all(jnp.abs(figures["value/bias"]) < 0.1) & jnp.all(figures["value/explained_variance"] > 0.1)
+    good, better = jnp.asarray(True), jnp.asarray(True)
+    if parts.world is not None:
+        values = [f"{value:.3g}" for value in parts.world.reward_values]
+        for value in values:
+            is_known = figures[f"world/judged/{value}"] >= 20
+            good &= ~is_known | (figures[f"world/recall/{value}"] >= 0.9)
+        largest = f"{max(parts.world.reward_values):.3g}"
+        good &= figures[f"world/judged/{largest}"] >= 20
+        good &= figures["world/possible"] > 0.99
+        better &= figures["world/possible"] > 0.999
+    if parts.reader is not None and parts.config.others == "models":
+        model, true, even = (figures[f"opponents/{n}surprise"] for n in ("", "true_", "even_"))
+        good &= jnp.mean(model - true) <= 0.1
+        good &= jnp.mean(even - model) >= 0.8 * jnp.mean(even - true)
+    return jnp.stack([sound, good, better])

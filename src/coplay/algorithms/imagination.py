@@ -1,0 +1,278 @@
+"""Imagined play: from every real moment of a round a few steps on, and what the actor learns from it.
+
+Each seat imagines for itself. It acts by its current policy, the others as its models of them foretell (or,
+as a bound, by their own policies), and the game moves as one member of the world model says (or, as a bound,
+as it does). Returns bootstrap at the cut, for a game that is no longer imagined is not over. Rows are made
+with the policy that learns from them, in the same round, and thrown away with it.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from coplay.algorithms import value_scale
+from coplay.algorithms.actor_critic import ActorCritic, draw_actions, read_rows, to_columns
+from coplay.algorithms.losses import PolicyRows, log_policy
+from coplay.algorithms.returns import advantages
+from coplay.algorithms.targets import ImaginedRows, standardised
+from coplay.training.devices import total
+from coplay.types import EnvState, Key, PyTree, Seated, TimeStep, Trajectory, pytree, stream
+
+
+class Imagination(NamedTuple):
+    """How to imagine. Games are [game, ...], those of the first seat first; `own` takes from [game, seat,
+    ...] what each seat has in its own, [seat, moment, ...]."""
+
+    model: ActorCritic
+    steps: int
+    discount: float
+    trace: float
+    others: Callable | None  # params, notes, timestep, own, key -> actions [seat, moment, agent]
+    move: Callable  # params, state, action, key, first -> state, TimeStep, doubt; one game
+    notice: Callable  # params, memory, notes, timestep -> memory, notes
+
+
+@pytree
+class Imagined:
+    """What was imagined, [time, env, seat, step, ...], in the game's units."""
+
+    policy_input: Float[Array, "*rows feature"]
+    critic_input: Float[Array, "*rows view"]
+    legal: Bool[Array, "*rows action"]
+    action: Int[Array, "*rows"]
+    log_prob: Float[Array, "*rows"]
+    value: Float[Array, "*rows"]
+    advantage: Float[Array, "*rows"]
+    reward: Float[Array, "*rows"]
+    doubt: Float[Array, "*rows"]  # disagreement of the models up to there, in nats
+    counts: Bool[Array, "*rows"]
+
+
+@pytree
+class Moment:
+    """Where imagined games stand, [game, ...]: as many for every seat as there are real moments."""
+
+    state: EnvState
+    timestep: TimeStep
+    memory: PyTree
+    notes: PyTree
+    doubt: Float[Array, " game"]
+
+
+def imagine(
+    imagination: Imagination,
+    params: PyTree,
+    trajectory: Trajectory,
+    memory: PyTree,
+    most: Int[Array, ""],
+    key: Key,
+) -> Imagined:
+    """`memory` and the trajectory's notes are those of every real moment, [time, env, ...]. Steps after the
+    first `most` count for nothing, and returns are cut there."""
+    model, steps = imagination.model, trajectory.steps
+    shape = steps.before.first.shape
+    seats = len(model.seats)
+
+    def for_each_seat(tree: PyTree) -> PyTree:
+        """[time, env, ...] as [game, ...], the games of a seat side by side."""
+        rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
+        return jax.tree.map(lambda x: jnp.concatenate([x] * seats), rows)
+
+    start = Moment(
+        state=for_each_seat(steps.state),
+        timestep=for_each_seat(steps.before),
+        memory=for_each_seat(memory),
+        notes=for_each_seat(steps.decision.notes),
+        doubt=jnp.zeros(seats * shape[0] * shape[1]),
+    )
+    keys = jax.random.split(key, imagination.steps)
+    moments, rows = [start], []
+    for step_key in keys:
+        moment, row = _one_step(imagination, params, moments[-1], step_key)
+        moments.append(moment)
+        rows.append(row)
+    rows = jax.tree.map(lambda *x: jnp.stack(x), *rows)
+    return _valued(imagination, params, moments, rows, shape, most)
+
+
+class Row(NamedTuple):
+    """One imagined step, [seat, moment, ...]: each seat in its own games."""
+
+    policy_input: Array
+    critic_input: Array
+    legal: Array
+    action: Array
+    log_prob: Array
+    reward: Array
+    ends: Array
+    doubt: Array
+    counts: Array
+
+
+def _one_step(imagination: Imagination, params: PyTree, moment: Moment, key: Key) -> tuple[Moment, Row]:
+    model, timestep = imagination.model, moment.timestep
+    policy = params["policy"]
+    identity = policy.own["seat"]["identity"]
+    seen = {name: view(timestep, moment.notes, model.seats, policy) for name, view in model.views.items()}
+    log_all = log_policy(
+        read_rows(model, "policy", policy, (), seen["policy"], timestep.first)[1],
+        timestep.legal[:, model.index],
+    )
+    action = draw_actions(stream(key, "act"), identity, jnp.exp(log_all))  # [game, seat]
+    joint = _joint_actions(imagination, params, moment, action, stream(key, "others"))
+    games = timestep.first.shape[0]
+    first = jnp.repeat(jnp.asarray(model.seats), games // len(model.seats))
+    step_keys = _by_seat(jax.vmap(jax.random.fold_in, (None, 0))(stream(key, "move"), identity), games)
+    state, after, more_doubt = jax.vmap(imagination.move, (None, 0, 0, 0, 0))(
+        params, moment.state, joint, step_keys, first
+    )
+    memory, notes = imagination.notice(params, moment.memory, moment.notes, after)
+    doubt = moment.doubt + more_doubt
+    own = _own(model)
+    log_prob = jnp.take_along_axis(log_all, action[..., None], axis=-1)[..., 0]
+    row = Row(
+        policy_input=own(seen["policy"]),
+        critic_input=own(seen["critic"]),
+        legal=own(timestep.legal[:, model.index]),
+        action=own(action),
+        log_prob=own(log_prob),
+        reward=own(after.reward[:, model.index]),
+        ends=own(after.terminated[:, model.index]),
+        doubt=doubt.reshape(len(model.seats), -1),
+        counts=own(timestep.active[:, model.index]),
+    )
+    goes_on = dataclasses.replace(after, first=jnp.zeros_like(after.first))
+    return Moment(state, goes_on, memory, notes, doubt), row
+
+
+def _by_seat(keys: Key, games: int) -> Key:
+    """A key for every game, from one for every seat."""
+    return jax.vmap(lambda key: jax.random.split(key, games // keys.shape[0]))(keys).reshape(-1)
+
+
+def _own(model: ActorCritic) -> Callable[[Array], Array]:
+    """From [game, seat, ...] to [seat, moment, ...]: everyone in the games that it imagines."""
+    seats = len(model.seats)
+    index = np.arange(seats)
+
+    def own(x: Array) -> Array:
+        return x.reshape(seats, -1, *x.shape[1:])[index, :, index]
+
+    return own
+
+
+def _joint_actions(imagination: Imagination, params, moment: Moment, action, key: Key):
+    """What everyone does in every game: the seat that imagines acts itself, the others as it thinks; or all
+    by their own policies."""
+    model = imagination.model
+    own_policies = jnp.zeros(moment.timestep.active.shape, jnp.int32).at[:, model.index].set(action)
+    if imagination.others is None:
+        return own_policies
+    thought = imagination.others(params, moment.notes, moment.timestep, _own(model), key)
+    mine = jax.nn.one_hot(jnp.asarray(model.seats), own_policies.shape[1], dtype=bool)
+    acted = own_policies.reshape(thought.shape)
+    return jnp.where(mine[:, None], acted, thought).reshape(own_policies.shape)
+
+
+# --- what it was worth ---------------------------------------------------------------------------
+
+
+def _valued(imagination: Imagination, params: PyTree, moments: list[Moment], rows: Row, shape, most):
+    """Values of every imagined moment, and advantages that bootstrap at the cut."""
+    model, policy = imagination.model, params["policy"]
+    later = _values_after(imagination, policy, moments)  # [step, seat, moment]
+    value = jnp.stack([_values(model, policy, inputs) for inputs in rows.critic_input])
+    step = jnp.arange(imagination.steps)[:, None, None]
+    cut = jnp.broadcast_to(step + 1 >= most, rows.ends.shape)
+    advantage = advantages(rows.reward, value, later, rows.ends, cut, imagination.discount, imagination.trace)
+
+    def laid_out(x: Array) -> Array:
+        """[step, seat, moment, ...] as [time, env, seat, step, ...]."""
+        moved = jnp.moveaxis(x, (0, 1, 2), (2, 1, 0))
+        return moved.reshape(*shape, *moved.shape[1:])
+
+    return Imagined(
+        *[laid_out(x) for x in (rows.policy_input, rows.critic_input, rows.legal, rows.action)],
+        log_prob=laid_out(rows.log_prob),
+        value=laid_out(value),
+        advantage=laid_out(advantage),
+        reward=laid_out(rows.reward),
+        doubt=laid_out(rows.doubt),
+        counts=laid_out(rows.counts & (step < most)),
+    )
+
+
+def _values_after(imagination: Imagination, policy: Seated, moments: list[Moment]):
+    """Of where each step led, read with what was noted before it: another note would be another game."""
+    model = imagination.model
+    own = _own(model)
+    inputs = [
+        own(model.views["critic"](after.timestep, before.notes, model.seats, policy))
+        for before, after in itertools.pairwise(moments)
+    ]
+    return jnp.stack([_values(model, policy, rows) for rows in inputs])
+
+
+def _values(model: ActorCritic, policy: Seated, rows: Float[Array, "seat moment view"]):
+    """By each seat's critic, in the game's units."""
+    by_row = jnp.swapaxes(rows, 0, 1)
+    first = jnp.zeros(by_row.shape[0], bool)
+    normal = read_rows(model, "critic", policy, (), by_row, first)[1][..., 0]
+    grouped = model.sharing.groups(normal[:, None], 2)
+    real = model.sharing.map(lambda w, x: value_scale.denormalised(value_scale.scale_of(w), x))
+    return model.sharing.seats(real(model.sharing.weights(policy), grouped), 2)[:, 0].T
+
+
+# --- what is learned from ------------------------------------------------------------------------
+
+
+class Use(NamedTuple):
+    """How imagined rows are used."""
+
+    share: Float[Array, ""]  # of the policy's loss; 0 while gates are closed
+    doubt: float  # rows weigh exp(-doubt * disagreement), 1 on average
+    for_critic: bool
+
+
+def imagined_rows(
+    model: ActorCritic, params: Seated, imagined: Imagined, use: Use, length: int
+) -> ImaginedRows:
+    """As columns of groups. The surrogate is linear in the advantage, so that a row's weight is put there:
+    sums over imagined rows, divided by the number of real ones, are `share` times a weighted mean."""
+    each = model.sharing.map
+
+    def columns(x: Array) -> Array:
+        return model.sharing.groups(to_columns(x, length), 2)
+
+    counts = columns(imagined.counts)
+    real = columns(imagined.counts[..., 0])  # whoever is in the game at a real moment imagines
+    weight = each(_weights)(columns(jnp.exp(-use.doubt * imagined.doubt)), counts, real)
+    advantage = each(standardised)(columns(imagined.advantage), counts)
+    scale = each(value_scale.scale_of)(model.sharing.weights(params))
+    normal = each(value_scale.normalised)
+    return ImaginedRows(
+        policy_input=columns(imagined.policy_input),
+        policy=PolicyRows(
+            legal=columns(imagined.legal),
+            action=columns(imagined.action),
+            log_prob=columns(imagined.log_prob),
+            advantage=advantage * weight * use.share,
+            counts=counts,
+        ),
+        critic_input=columns(imagined.critic_input) if use.for_critic else (),
+        value=normal(scale, columns(imagined.value)),
+        target=normal(scale, columns(imagined.value + imagined.advantage)),
+        value_weight=jnp.where(counts, weight * use.share / jnp.maximum(1.0 - use.share, 0.05), 0.0),
+    )
+
+
+def _weights(raw: Float[Array, "*rows"], counts: Bool[Array, "*rows"], real: Bool[Array, "*moments"]):
+    """In proportion, so that they add up to the number of real rows."""
+    added = total((jnp.sum(jnp.where(counts, raw, 0.0)), jnp.sum(real, dtype=jnp.float32)))
+    return raw * (added[1] / jnp.maximum(added[0], 1e-9))

@@ -1,0 +1,313 @@
+"""HOP+'s wiring: every part can be switched off, reaches what it is meant to reach, and nothing else."""
+
+import dataclasses
+import functools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from coplay.algorithms.hop_plus import _beside, _imagination, _memories, _parts, _tests, hop_plus
+from coplay.algorithms.hop_plus_config import HOPPlusConfig
+from coplay.algorithms.imagination import imagine
+from coplay.algorithms.losses import log_policy
+from coplay.algorithms.ppo import Plan, PPOConfig, ppo
+from coplay.algorithms.world_stage import world_stage
+from coplay.diagnostics import gates
+from coplay.envs import make_game
+from coplay.envs.contract import COMPILE_FAST
+from coplay.errors import BadInput
+from coplay.training.rollout import collect, start_playing
+from tests.small import same_bits
+
+SMALL = {"hidden": (8, 8), "minibatches": 2, "epochs": 2}
+CONFIG = HOPPlusConfig(
+    **SMALL,
+    model_hidden=(8, 8),
+    world_hidden=(8,),
+    world_members=2,
+    world_steps=2,
+    world_batch=64,
+    world_memory=640,
+    gates="off",
+)
+PLAN = Plan(num_updates=4, sequence_length=10, num_envs=16, num_steps=20)
+SEATS = (0, 1, 2, 3)
+KEY = jax.random.key(5)
+compiled = functools.partial(jax.jit, compiler_options=COMPILE_FAST)
+
+
+@functools.cache
+def game():
+    return make_game("4h1s_4x4", observation="entities")
+
+
+@functools.cache
+def played(config=CONFIG, algorithm=hop_plus):
+    """Weights, learner, and a round of play; the same draws for every algorithm."""
+    env, player = game(), algorithm(game(), SEATS, config, PLAN)
+    params = player.init(jax.random.key(0))
+    actor = compiled(lambda key: start_playing(env, player, key, 16))(jax.random.key(1))
+    play = compiled(lambda actor, key: collect(env, player, params, actor, key, 20, 10)[1])
+    return player, params, player.learn.init(params), play(actor, jax.random.key(2))
+
+
+@functools.cache
+def learned(config=CONFIG, algorithm=hop_plus):
+    player, params, learner, trajectory = played(config, algorithm)
+    return compiled(lambda: player.learn.update(params, learner, trajectory, KEY))()
+
+
+@functools.cache
+def imagined(config=CONFIG, most=3):
+    _, params, _, trajectory = played(config)
+    parts, _ = _parts(game(), SEATS, config)
+
+    def run():
+        memory = _memories(parts, params, trajectory, PLAN.sequence_length)
+        return imagine(_imagination(parts), params, trajectory, memory, jnp.int32(most), KEY)
+
+    return compiled(run)()
+
+
+def networks(params):
+    """Policy and critic, of PPO or HOP+."""
+    own = (params["policy"] if isinstance(params, dict) else params).own["group"]
+    return {name: own[name] for name in ("policy", "critic", "scale")}
+
+
+OFF = HOPPlusConfig(**SMALL, subgoals="none", world="none", real_share=1.0)
+UNUSED = dataclasses.replace(CONFIG, policy_reads=False, real_share=1.0)
+
+
+@pytest.mark.parametrize("config", [OFF, UNUSED], ids=["every part off", "models learn and nobody asks them"])
+def test_switched_off_it_is_ppo_to_the_bit(config):
+    ours, theirs = learned(config), learned(PPOConfig(**SMALL), ppo)
+    assert same_bits(networks(ours[0]), networks(theirs[0]))
+
+
+def test_switched_on_it_is_not():
+    config = dataclasses.replace(CONFIG, policy_reads=False)
+    assert not same_bits(networks(learned(config)[0])["policy"], networks(learned(UNUSED)[0])["policy"])
+
+
+def test_a_closed_gate_is_no_imagination():
+    closed = dataclasses.replace(CONFIG, policy_reads=False, gates="auto")
+    ours, plain = (networks(learned(config)[0]) for config in (closed, UNUSED))
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(plain), strict=True):
+        assert_allclose(a, b, atol=1e-5)
+
+
+def test_every_part_learns_and_tells_how_well():
+    _, params, _, _ = played()
+    after, _, figures = learned()
+    for name in ("policy", "critic", "others"):
+        for a, b in zip(
+            *(jax.tree.leaves(p["policy"].own["group"][name]) for p in (params, after)), strict=True
+        ):
+            moved = np.asarray(a != b).reshape(4, -1).any(axis=1)
+            assert moved.all(), f"{name} of some seat has not moved"
+    assert not same_bits(params["world"], after["world"])
+    for name in (
+        "world/exact",
+        "opponents/surprise",
+        "imagined/policy/ratio",
+        "imagination/rung",
+        "value/bias",
+    ):
+        assert np.isfinite(figures[name]).all(), name
+
+
+# --- imagined rows -------------------------------------------------------------------------------
+
+
+def test_imagined_rows_are_of_the_policy_that_learns_from_them():
+    _, params, _, _ = played()
+    parts, _ = _parts(game(), SEATS, CONFIG)
+    rows = imagined()
+
+    @compiled
+    def again():
+        def one(weights, inputs, legal):
+            network = eqx.combine(parts.policy.networks["policy"], weights["policy"])
+            return log_policy(network(inputs), legal)
+
+        weights = parts.policy.sharing.weights(params["policy"])
+        return jax.vmap(one, (0, 2, 2), 2)(weights, rows.policy_input, rows.legal)
+
+    told = np.take_along_axis(np.asarray(again()), np.asarray(rows.action)[..., None], axis=-1)[..., 0]
+    counts = np.asarray(rows.counts)
+    assert_allclose(told[counts], np.asarray(rows.log_prob)[counts], atol=1e-5)
+    assert counts.any()
+
+
+BOUND = dataclasses.replace(CONFIG, world="game", others="policies")
+
+
+def test_with_the_true_game_and_policies_a_step_is_worth_what_the_game_pays_and_what_follows():
+    """Against every legal joint move's true outcome: reward and value of where it leads."""
+    _, _, _, trajectory = played(BOUND)
+    rows = imagined(BOUND)
+    assert set(np.unique(rows.reward)) <= {np.float32(v) for v in game().reward_values}
+    # Nobody else acts in a game with one player left, so there what it did decides all.
+    steps = trajectory.steps
+    alone = np.asarray(steps.before.active.sum(axis=-1) == 1)
+    where = np.argwhere(alone[:, :, None] & np.asarray(steps.before.active))
+    if not len(where):
+        pytest.skip("nobody was alone in this round")
+    for time, env, seat in where[:8]:
+        action = np.zeros(4, np.int32)
+        action[seat] = rows.action[time, env, seat, 0]
+        state = jax.tree.map(lambda x, t=time, e=env: x[t, e], steps.state)
+        _, after = game().step(state, jnp.asarray(action), jax.random.key(0))
+        assert_allclose(rows.reward[time, env, seat, 0], after.reward[seat])
+
+
+def test_who_has_left_imagines_nothing():
+    _, _, _, trajectory = played()
+    assert_array_equal(imagined().counts[..., 0], trajectory.steps.before.active)
+
+
+def test_several_steps_go_on_from_where_the_one_before_led():
+    config = dataclasses.replace(CONFIG, imagined_steps=3)
+    rows = imagined(config)
+    assert rows.counts.shape[-1] == 3
+    counts = np.asarray(rows.counts)
+    assert (counts[..., 1] <= counts[..., 0]).all()
+    # Rows of the second step are other moments than those of the first.
+    both = counts[..., 0] & counts[..., 1]
+    assert (
+        (np.asarray(rows.policy_input)[..., 0, :] != np.asarray(rows.policy_input)[..., 1, :])
+        .any(-1)[both]
+        .all()
+    )
+
+
+def test_steps_beyond_what_is_allowed_count_for_nothing_and_returns_are_cut_before_them():
+    config = dataclasses.replace(CONFIG, imagined_steps=3)
+    far, near = imagined(config), imagined(config, most=1)
+    assert not np.asarray(near.counts)[..., 1:].any()
+    # One step on, bootstrapped: as a single step's return with trace 0 would be from the same values.
+    short = imagined(dataclasses.replace(config, trace=0.0))
+    counts = np.asarray(near.counts)[..., 0]
+    assert_allclose(
+        np.asarray(near.advantage)[..., 0][counts], np.asarray(short.advantage)[..., 0][counts], atol=1e-5
+    )
+    assert not np.allclose(
+        np.asarray(far.advantage)[..., 0][counts], np.asarray(near.advantage)[..., 0][counts]
+    )
+
+
+def test_subgoals_in_imagination_are_those_of_play_on_the_same_history():
+    _, params, _, trajectory = played()
+    parts, _ = _parts(game(), SEATS, dataclasses.replace(CONFIG, imagined_steps=2))
+    memory = compiled(lambda: _memories(parts, params, trajectory, PLAN.sequence_length))()
+    notice = _imagination(parts).notice
+    at = jax.tree.map(lambda x: x[4], trajectory.steps)
+    _, read = compiled(lambda: notice(params, memory[3], (), at.before))()
+    assert_allclose(read.mean, at.decision.notes.mean, atol=1e-5)
+    assert (np.abs(np.asarray(read.mean)) > 0).any()
+
+
+# --- what reaches what ---------------------------------------------------------------------------
+
+
+def with_poisoned_world(params):
+    spoiled = jax.tree.map(lambda x: x * jnp.nan, params["world"])
+    return params | {"world": spoiled}
+
+
+@functools.cache
+def beside(config, is_poisoned=False, rung=0):
+    _, params, _, trajectory = played(config)
+    parts, _ = _parts(game(), SEATS, config)
+    params = with_poisoned_world(params) if is_poisoned else params
+    return compiled(lambda: _beside(parts, PLAN, params, trajectory, gates.at(rung), KEY))()
+
+
+def test_what_the_world_says_reaches_what_is_learned_where_gates_are_open():
+    clean, spoiled = (beside(CONFIG, is_poisoned)[0].rows for is_poisoned in (False, True))
+    assert not same_bits(clean.policy.advantage, spoiled.policy.advantage)
+
+
+@pytest.mark.parametrize(("rung", "share"), [(0, 0.0), (1, 0.0), (2, 0.5), (3, 0.5)])
+def test_imagined_rows_weigh_nothing_below_the_second_rung(rung, share):
+    rows, told = beside(dataclasses.replace(CONFIG, gates="auto"), rung=rung)[0]
+    assert_allclose(told, share)
+    assert (np.abs(rows.policy.advantage).sum() > 0) == (share > 0)
+
+
+def test_weights_are_the_share_of_a_mean_over_as_many_rows_as_were_played():
+    rows, share = beside(dataclasses.replace(CONFIG, critic_data="both"))[0]
+    for group in range(4):
+        played_rows = np.asarray(rows.policy.counts[group, ..., 0]).sum()
+        assert_allclose(
+            np.asarray(rows.value_weight[group]).sum(), played_rows * share / (1 - share), rtol=1e-4
+        )
+
+
+def test_what_is_imagined_never_reaches_a_critic_on_real_data_nor_its_scale():
+    base = networks(learned(UNUSED)[0])
+    ours = networks(learned(dataclasses.replace(CONFIG, policy_reads=False))[0])
+    assert same_bits((base["critic"], base["scale"]), (ours["critic"], ours["scale"]))
+    both = networks(learned(dataclasses.replace(CONFIG, policy_reads=False, critic_data="both"))[0])
+    assert not same_bits(base["critic"], both["critic"])
+    assert same_bits(base["scale"], both["scale"])
+
+
+# --- the model of the game -----------------------------------------------------------------------
+
+
+def test_the_world_learns_from_games_that_are_not_held_out_only():
+    _, params, _, trajectory = played()
+    parts, _ = _parts(game(), SEATS, CONFIG)
+    stage = world_stage(game(), parts.world, CONFIG, PLAN)
+    learner = stage.init(params["world"])
+    update = compiled(lambda t: stage.update(params["world"], learner, t, KEY)[0])
+
+    def with_other_boards_in(games):
+        """Where everyone came to, taken from another step."""
+        later = jax.tree.map(lambda x: x.at[:, games].set(x[::-1, games]), trajectory.steps.next_state)
+        return dataclasses.replace(trajectory, steps=dataclasses.replace(trajectory.steps, next_state=later))
+
+    base = update(trajectory)
+    assert same_bits(base, update(with_other_boards_in(slice(0, 3))))  # a fifth of sixteen
+    assert not same_bits(base, update(with_other_boards_in(slice(3, 4))))
+
+
+def test_the_gates_ask_for_every_reward_and_for_the_largest_at_all():
+    parts, _ = _parts(game(), SEATS, dataclasses.replace(CONFIG, others="policies"))
+    good = {
+        "value/bias": jnp.zeros(4),
+        "value/explained_variance": jnp.full(4, 0.5),
+        "world/possible": jnp.array(1.0),
+    }
+    for value in parts.world.reward_values:
+        good |= {f"world/recall/{value:.3g}": jnp.array(0.95), f"world/judged/{value:.3g}": jnp.array(30.0)}
+    assert _tests(parts, good).tolist() == [True, True, True]
+    blind = good | {"world/recall/5": jnp.array(0.1)}
+    assert _tests(parts, blind).tolist() == [True, False, True]
+    unseen = good | {"world/judged/5": jnp.array(3.0), "world/recall/5": jnp.array(1.0)}
+    assert _tests(parts, unseen).tolist() == [True, False, True]
+    never_happened = good | {"world/judged/0.25": jnp.array(0.0), "world/recall/0.25": jnp.array(jnp.nan)}
+    assert _tests(parts, never_happened).tolist() == [True, True, True]
+    biased = good | {"value/bias": jnp.array([0.0, 0.0, -0.2, 0.0])}
+    assert not _tests(parts, biased)[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "seats", "sentence"),
+    [
+        ({"world": "none"}, SEATS, "takes a world"),
+        ({"subgoals": "none"}, SEATS, "takes subgoals"),
+        ({"network": "gru"}, SEATS, "network='mlp'"),
+        ({"real_share": 1.5}, SEATS, "between 0 and 1"),
+        ({"others": "policies"}, (0,), "every seat"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_sentence(changes, seats, sentence):
+    with pytest.raises((ValueError, BadInput), match=sentence):
+        hop_plus(game(), seats, dataclasses.replace(CONFIG, **changes), PLAN)
