@@ -4,8 +4,11 @@ import pytest
 
 from coplay.envs import make_game
 from coplay.evaluation import anchors
+from coplay.evaluation.adaptation import Protocol
 from coplay.evaluation.anchors import Anchors
-from coplay.players.catalogue import settled, split_names
+from coplay.meetings.anchoring import better_of, script_scores
+from coplay.meetings.tables import sit_down
+from coplay.players.catalogue import plain_players, settled, split_names
 
 MEASURED = Anchors(random=0.4, best=0.99, best_from="a test")
 COMPANY = ["mine.py:player 0123", "random", "random"]
@@ -60,3 +63,21 @@ def test_a_company_is_measured_as_what_it_becomes():
     assert settled("changing('nearest_hare', 'nearest_stag', 12)") == ("nearest_stag", 12)
     assert settled("changing('nearest_hare', then='nearest_stag')") == ("nearest_stag", 30)
     assert settled("waiter(k=3)") == ("waiter(k=3)", 0)
+
+
+def test_a_script_that_earns_more_than_what_was_learned_is_the_best_response():
+    env = make_game("prisoners_dilemma", rounds=5)
+    table = sit_down(env, ["always_cooperate"], 0)
+    scores = script_scores(table, Protocol(steps=20, games=16, kept=1.0))
+    assert set(scores) == set(plain_players(env))
+    # Always 0 for defecting on one that cooperates, -1 for cooperating.
+    assert scores["always_defect"] == pytest.approx(0.0)
+    assert scores["tit_for_tat"] == pytest.approx(-5.0)
+    assert better_of(Anchors(-2.5, -1.0, "PPO"), scores) == Anchors(-2.5, 0.0, "the script always_defect")
+    assert better_of(Anchors(-2.5, 0.5, "PPO"), scores).best_from == "PPO"
+
+
+def test_plain_players_need_no_settings():
+    names = plain_players(make_game("4h1s_4x4"))
+    assert {"nearest_stag", "waiter", "random"} <= set(names)
+    assert not {"changing", "one_of"} & set(names)

@@ -82,9 +82,20 @@ def test_renaming_players_in_a_circle_permutes_training_to_the_bit(name):
         np.testing.assert_array_equal(np.asarray(renamed_metrics[name])[:, :3], expected, err_msg=name)
 
 
-@pytest.mark.parametrize("parameters", ["shared", "shared_with_id"])
-def test_renaming_pooled_players_changes_no_more_than_rounding(parameters):
-    after, _, renamed_after, _ = both_ways(updates=1, **{"ppo.parameters": parameters})
+POOLED = {  # who shares what
+    "weights": {"ppo.parameters": "shared"},
+    "weights and names": {"ppo.parameters": "shared_with_id"},
+    "a model of the game": {
+        "name": "hop_plus_4h1s_4x4",
+        "rollout.sequence_length": 10,
+        "hop_plus.gates": "off",
+    },
+}
+
+
+@pytest.mark.parametrize("pooled", POOLED)
+def test_renaming_pooled_players_changes_no_more_than_rounding(pooled):
+    after, _, renamed_after, _ = both_ways(updates=1, **POOLED[pooled])
     for a, b in zip(jax.tree.leaves(after.params), jax.tree.leaves(renamed_after.params), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
 

@@ -194,22 +194,13 @@ def _imagination(parts: Parts) -> Imagination:
         return *env.step(state, action, key), jnp.float32(0.0)
 
     def as_modelled(params: PyTree, notes: Subgoal, timestep: TimeStep, own, key: Key):
-        """Actions of all agents in the games of every seat, [seat, moment, agent]; its own place is 0."""
+        """What everyone else does in the games of every seat, as that seat thinks."""
         assert reader is not None, "the settings have been refused otherwise"
-        rows = sights_of(reader, timestep), timestep.legal[:, reader.others]
-        sights, legal, *subgoal = (
-            jnp.swapaxes(own(x), 0, 1) for x in (*rows, notes.mean, notes.log_std)
-        )  # [moment, seat, other, ...]
-        identity = params["policy"].own["seat"]["identity"]
-        goal_keys, act_keys = (
-            jax.vmap(jax.random.fold_in, (None, 0))(stream(key, name), identity) for name in ("goal", "act")
-        )
-        goal = jax.vmap(drawn, (1, 0), 1)(Subgoal(*subgoal), goal_keys)
-        told = _by_group(reader, params, sights, legal, goal)
-        action = jax.vmap(lambda k, x: jax.random.categorical(k, x), (0, 1))(act_keys, told)
-        everyone = jnp.zeros((*action.shape[:2], env.num_agents), jnp.int32)
-        seat = np.arange(len(parts.seats))[:, None]
-        return everyone.at[seat, :, reader.others].set(jnp.moveaxis(action, 2, 1).astype(jnp.int32))
+        rows = sights_of(reader, timestep), timestep.legal[:, reader.others], notes.mean, notes.log_std
+        sights, legal, mean, log_std = (jnp.swapaxes(own(x), 0, 1) for x in rows)  # [moment, seat, ...]
+        keys = jax.vmap(jax.random.fold_in, (None, 0))(key, params["policy"].own["seat"]["identity"])
+        goal = jax.vmap(drawn, (1, 0), 1)(Subgoal(mean, log_std), keys)
+        return jnp.swapaxes(_by_group(reader, params, sights, legal, goal), 0, 1)
 
     def noticed(params: PyTree, memory, notes, after: TimeStep):
         if reader is None or config.imagined_steps == 1:

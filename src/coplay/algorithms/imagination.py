@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from coplay.algorithms import value_scale
-from coplay.algorithms.actor_critic import ActorCritic, draw_actions, read_rows, to_columns
+from coplay.algorithms.actor_critic import ActorCritic, read_rows, to_columns
 from coplay.algorithms.losses import PolicyRows, log_policy
 from coplay.algorithms.returns import advantages
 from coplay.algorithms.targets import ImaginedRows, standardised
@@ -33,7 +33,7 @@ class Imagination(NamedTuple):
     steps: int
     discount: float
     trace: float
-    others: Callable | None  # params, notes, timestep, own, key -> actions [seat, moment, agent]
+    others: Callable | None  # params, notes, timestep, own, key -> log chances [seat, moment, other, action]
     move: Callable  # params, state, action, key, first -> state, TimeStep, doubt; one game
     notice: Callable  # params, memory, notes, timestep -> memory, notes
 
@@ -124,8 +124,14 @@ def _one_step(imagination: Imagination, params: PyTree, moment: Moment, key: Key
         read_rows(model, "policy", policy, (), seen["policy"], timestep.first)[1],
         timestep.legal[:, model.index],
     )
-    action = draw_actions(stream(key, "act"), identity, jnp.exp(log_all))  # [game, seat]
-    joint = _joint_actions(imagination, params, moment, action, stream(key, "others"))
+    own = _own(model)
+    if imagination.others is None:
+        of_others = _by_place(model, log_all)[:, :, 1:]
+    else:
+        of_others = imagination.others(params, moment.notes, timestep, own, stream(key, "others"))
+    by_place = jnp.concatenate([own(log_all)[:, :, None], of_others], axis=2)
+    drawn = _each(jax.random.categorical, stream(key, "act"), identity, by_place)  # [seat, moment, place]
+    joint = _by_agent(model, drawn)
     games = timestep.first.shape[0]
     first = jnp.repeat(jnp.asarray(model.seats), games // len(model.seats))
     step_keys = _by_seat(jax.vmap(jax.random.fold_in, (None, 0))(stream(key, "move"), identity), games)
@@ -134,14 +140,13 @@ def _one_step(imagination: Imagination, params: PyTree, moment: Moment, key: Key
     )
     memory, notes = imagination.notice(params, moment.memory, moment.notes, after)
     doubt = moment.doubt + more_doubt
-    own = _own(model)
-    log_prob = jnp.take_along_axis(log_all, action[..., None], axis=-1)[..., 0]
+    action = drawn[:, :, 0]
     row = Row(
         policy_input=own(seen["policy"]),
         critic_input=own(seen["critic"]),
         legal=own(timestep.legal[:, model.index]),
-        action=own(action),
-        log_prob=own(log_prob),
+        action=action,
+        log_prob=jnp.take_along_axis(own(log_all), action[..., None], axis=-1)[..., 0],
         reward=own(after.reward[:, model.index]),
         ends=own(after.terminated[:, model.index]),
         doubt=doubt.reshape(len(model.seats), -1),
@@ -167,17 +172,25 @@ def _own(model: ActorCritic) -> Callable[[Array], Array]:
     return own
 
 
-def _joint_actions(imagination: Imagination, params, moment: Moment, action, key: Key):
-    """What everyone does in every game: the seat that imagines acts itself, the others as it thinks; or all
-    by their own policies."""
-    model = imagination.model
-    own_policies = jnp.zeros(moment.timestep.active.shape, jnp.int32).at[:, model.index].set(action)
-    if imagination.others is None:
-        return own_policies
-    thought = imagination.others(params, moment.notes, moment.timestep, _own(model), key)
-    mine = jax.nn.one_hot(jnp.asarray(model.seats), own_policies.shape[1], dtype=bool)
-    acted = own_policies.reshape(thought.shape)
-    return jnp.where(mine[:, None], acted, thought).reshape(own_policies.shape)
+def _by_place(model: ActorCritic, rows: Float[Array, "game agent action"]):
+    """[seat, moment, place, action]: everyone by where they sit after the seat that imagines."""
+    agents = rows.shape[1]
+    order = (model.index[:, None] + np.arange(agents)[None]) % agents
+    by_seat = rows.reshape(len(model.seats), -1, *rows.shape[1:])
+    return jax.vmap(lambda x, order: x[:, order])(by_seat, jnp.asarray(order))
+
+
+def _by_agent(model: ActorCritic, rows: Int[Array, "seat moment place"]) -> Int[Array, "game agent"]:
+    """And back."""
+    agents = rows.shape[2]
+    place = (np.arange(agents)[None] - model.index[:, None]) % agents
+    return jax.vmap(lambda x, place: x[:, place])(rows, jnp.asarray(place)).reshape(-1, agents)
+
+
+def _each(draw: Callable, key: Key, identity: Int[Array, " seat"], rows: Array) -> Array:
+    """A draw for every seat from a stream of its own, [seat, ...]."""
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, identity)
+    return jax.vmap(draw)(keys, rows).astype(jnp.int32)
 
 
 # --- what it was worth ---------------------------------------------------------------------------

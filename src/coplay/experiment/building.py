@@ -91,10 +91,11 @@ def _check_rollout(experiment: Experiment) -> None:
                 f"num_envs={rollout.num_envs} must be a multiple of minibatches={config.minibatches} "
                 f"times devices={resolved_devices(experiment)}"
             )
-        if config.network in ("gru", "cnn_gru") and rollout.num_steps % rollout.sequence_length:
+        if _reads_sequences(config) and rollout.num_steps % rollout.sequence_length:
+            what = "subgoals" if "gru" not in config.network else f"network={config.network!r}"
             raise BadInput(
                 f"num_steps={rollout.num_steps} must be a multiple of sequence_length="
-                f"{rollout.sequence_length} with network={config.network!r}"
+                f"{rollout.sequence_length} with {what}"
             )
 
 
@@ -165,7 +166,12 @@ def job(built: Built) -> Job:
 
 
 def _has_memory(experiment: Experiment) -> bool:
-    return any("gru" in getattr(experiment, name).network for name in algorithms_in_play(experiment))
+    return any(_reads_sequences(getattr(experiment, name)) for name in algorithms_in_play(experiment))
+
+
+def _reads_sequences(config: Any) -> bool:
+    """Whether something in it is trained through time."""
+    return "gru" in config.network or getattr(config, "subgoals", "none") != "none"
 
 
 def _evaluation(env: Environment, config: EvaluationConfig, algorithm: Algorithm):

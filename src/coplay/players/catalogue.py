@@ -92,6 +92,16 @@ def player_names(env: Environment) -> list[str]:
     return list(players_of(env))
 
 
+def plain_players(env: Environment) -> list[str]:
+    """Those that can be named without settings."""
+
+    def is_plain(maker: Maker) -> bool:
+        options = list(inspect.signature(maker).parameters.values())[1:]
+        return all(o.default is not o.empty and o.kind is not o.VAR_POSITIONAL for o in options)
+
+    return [name for name, maker in players_of(env).items() if is_plain(maker)]
+
+
 def describe(maker: Callable[..., object]) -> str:
     """What such a player does, in a line: the first of its docstring."""
     return (inspect.getdoc(maker) or "").splitlines()[0]
