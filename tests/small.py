@@ -8,6 +8,7 @@ from coplay.experiment import Experiment, build, job, read_experiment, with_over
 SMALL = {
     "rollout.num_envs": 16,
     "rollout.num_steps": 10,
+    "rollout.sequence_length": 10,
     "rollout.total_steps": 640,
     "evaluation.every": 0,
     "evaluation.final_episodes": 8,

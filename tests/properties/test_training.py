@@ -87,7 +87,6 @@ POOLED = {  # who shares what
     "weights and names": {"ppo.parameters": "shared_with_id"},
     "a model of the game": {
         "name": "hop_plus_4h1s_4x4",
-        "rollout.sequence_length": 10,
         "hop_plus.gates": "off",
     },
 }
