@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, Int
 
 from coplay.algorithms import actor_critic
@@ -27,7 +26,7 @@ from coplay.algorithms.subgoal_stage import (
     OTHERS,
     Readers,
     blank,
-    foreseen,
+    foretold,
     read_others,
     read_rounds,
     readers,
@@ -40,7 +39,9 @@ from coplay.diagnostics import gates
 from coplay.errors import BadInput
 from coplay.nets import world as worlds
 from coplay.nets.world import World
+from coplay.opponents.goal_policy import those_after
 from coplay.opponents.subgoals import Subgoal, drawn
+from coplay.training.devices import masked_mean
 from coplay.training.stages import in_order, on
 from coplay.types import (
     Algorithm,
@@ -69,7 +70,7 @@ class Parts(NamedTuple):
 
 
 def hop_plus(env: Environment, seats: tuple[int, ...], config: HOPPlusConfig, run: Plan) -> Algorithm:
-    _refuse(env, seats, config)
+    _refuse(env, seats, config, run)
     parts, init = _parts(env, seats, config)
     return Algorithm(
         init=init,
@@ -82,12 +83,16 @@ def hop_plus(env: Environment, seats: tuple[int, ...], config: HOPPlusConfig, ru
     )
 
 
-def _refuse(env: Environment, seats: tuple[int, ...], config: HOPPlusConfig) -> None:
+def _refuse(env: Environment, seats: tuple[int, ...], config: HOPPlusConfig, run: Plan) -> None:
     learning_reward(config.learning_reward, config.team_share)
     if config.subgoals == "inferred" and env.goals.look is None:
         raise BadInput(f"hop_plus reads how near things are; set observation='entities' for {env.name}")
     if config.world == "learned" and (env.entities is None or env.reward_values is None):
         raise BadInput(f"{env.name} is no board of things with known rewards: set world='game' or 'none'")
+    if config.world == "learned" and run.num_envs < 10:
+        raise BadInput(f"a learned world is judged by every fifth game: num_envs={run.num_envs} is too few")
+    if config.imagines and config.learning_reward != "own":
+        raise BadInput("what is imagined is one's own reward: set learning_reward='own' or real_share=1")
     if config.imagines and config.others == "policies" and len(seats) < env.num_agents:
         raise BadInput("others='policies' is for tables where every seat is hop_plus")
 
@@ -131,7 +136,7 @@ def _parts(env: Environment, seats: tuple[int, ...], config: HOPPlusConfig):
 
 def _subgoal_view(env: Environment, seats: tuple[int, ...]):
     """What one sees oneself, and what the others seem to be up to; nothing of those who have left."""
-    others = (np.array(seats)[:, None] + np.arange(1, env.num_agents)[None]) % env.num_agents
+    others = those_after(seats, env.num_agents)
 
     def view(timestep: TimeStep, notes: Subgoal, seats: tuple[int, ...]) -> Float[Array, "*batch seat row"]:
         is_here = timestep.active[..., others]
@@ -159,23 +164,9 @@ def _play(parts: Parts, params: PyTree, memory: PyTree, timestep: TimeStep, stat
     memory, decision = _act(parts, params, memory, timestep, state, key)
     if parts.reader is None:
         return memory, decision
-    told = _foretold(parts, params, timestep, decision.notes.mean)
+    seen, legal = sights_of(parts.reader, timestep), timestep.legal[:, parts.reader.others]
+    told = foretold(parts.reader, params["policy"], seen, legal, decision.notes.mean)
     return memory, dataclasses.replace(decision, thoughts=Thoughts(prediction=jnp.exp(told)))
-
-
-def _foretold(
-    parts: Parts, params: PyTree, timestep: TimeStep, subgoal: Float[Array, "env seat other number"]
-) -> Float[Array, "env seat other action"]:
-    """Log probabilities of everyone's next action, as each seat sees it."""
-    reader = parts.reader
-    assert reader is not None, "whoever asks has a reader"
-    return _by_group(reader, params, sights_of(reader, timestep), timestep.legal[:, reader.others], subgoal)
-
-
-def _by_group(reader: Readers, params: PyTree, *rows: Array) -> Float[Array, "row seat other action"]:
-    sharing = reader.sharing
-    each = sharing.map(lambda w, *x: foreseen(reader, w[OTHERS], *x))
-    return sharing.seats(each(sharing.weights(params["policy"]), *sharing.groups(rows, 1)), 1)
 
 
 # --- imagining -----------------------------------------------------------------------------------
@@ -200,7 +191,7 @@ def _imagination(parts: Parts) -> Imagination:
         sights, legal, mean, log_std = (jnp.swapaxes(own(x), 0, 1) for x in rows)  # [moment, seat, ...]
         keys = jax.vmap(jax.random.fold_in, (None, 0))(key, params["policy"].own["seat"]["identity"])
         goal = jax.vmap(drawn, (1, 0), 1)(Subgoal(mean, log_std), keys)
-        return jnp.swapaxes(_by_group(reader, params, sights, legal, goal), 0, 1)
+        return jnp.swapaxes(foretold(reader, params["policy"], sights, legal, goal), 0, 1)
 
     def noticed(params: PyTree, memory, notes, after: TimeStep):
         if reader is None or config.imagined_steps == 1:
@@ -279,10 +270,9 @@ def _memories(parts: Parts, params: PyTree, trajectory: Trajectory, length: int)
 
 def _imagined_figures(imagined) -> Metrics:
     """Of every seat, over the rows that it imagined."""
-    counts = imagined.counts
 
     def mean(x: Array) -> Float[Array, " seat"]:
-        return jnp.sum(jnp.where(counts, x, 0.0), axis=(0, 1, 3)) / jnp.maximum(jnp.sum(counts, (0, 1, 3)), 1)
+        return masked_mean(x, imagined.counts, (0, 1, 3))
 
     return {
         "imagined/reward": mean(imagined.reward),

@@ -111,6 +111,7 @@ class Row(NamedTuple):
     log_prob: Array
     reward: Array
     ends: Array
+    cut: Array  # time is up
     doubt: Array
     counts: Array
 
@@ -149,6 +150,7 @@ def _one_step(imagination: Imagination, params: PyTree, moment: Moment, key: Key
         log_prob=jnp.take_along_axis(own(log_all), action[..., None], axis=-1)[..., 0],
         reward=own(after.reward[:, model.index]),
         ends=own(after.terminated[:, model.index]),
+        cut=own(jnp.broadcast_to(after.truncated[:, None], (games, len(model.seats)))),
         doubt=doubt.reshape(len(model.seats), -1),
         counts=own(timestep.active[:, model.index]),
     )
@@ -202,7 +204,7 @@ def _valued(imagination: Imagination, params: PyTree, moments: list[Moment], row
     later = _values_after(imagination, policy, moments)  # [step, seat, moment]
     value = jnp.stack([_values(model, policy, inputs) for inputs in rows.critic_input])
     step = jnp.arange(imagination.steps)[:, None, None]
-    cut = jnp.broadcast_to(step + 1 >= most, rows.ends.shape)
+    cut = rows.cut | (step + 1 >= most)
     advantage = advantages(rows.reward, value, later, rows.ends, cut, imagination.discount, imagination.trace)
 
     def laid_out(x: Array) -> Array:

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from coplay.algorithms.actor_critic import from_columns, to_columns
 from coplay.algorithms.sharing import Sharing
-from coplay.opponents.goal_policy import sights, wishes
+from coplay.opponents.goal_policy import sights, those_after, wishes
 from coplay.opponents.subgoals import Subgoal, SubgoalModel, infer, log_chances, spread, subgoal_model
 from coplay.training.devices import masked_mean
 from coplay.training.stages import Fit, fit
@@ -48,13 +48,12 @@ class Readers(NamedTuple):
 def readers(env: Environment, seats: tuple[int, ...], settings: Settings, sharing: Sharing):
     """The networks, and a function that initialises one seat's."""
     model, init_one = subgoal_model(env, settings.subgoal_size, settings.model_hidden)
-    others = (np.array(seats)[:, None] + np.arange(1, env.num_agents)[None]) % env.num_agents
 
     def init(key: Key) -> PyTree:
         each = [init_one(jax.random.fold_in(key, place)) for place in range(env.num_agents - 1)]
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
 
-    return Readers(model, others, sharing), init
+    return Readers(model, those_after(seats, env.num_agents), sharing), init
 
 
 def blank(reader: Readers, num_envs: int) -> Float[Array, "env seat other hidden"]:
@@ -128,6 +127,19 @@ def foreseen(
     axis = seen.ndim - 2
     each = jax.vmap(lambda w, *x: log_chances(reader.model, w, *x), (0, axis, axis, axis), axis)
     return each(weights, seen, legal, subgoal)
+
+
+def foretold(
+    reader: Readers,
+    params: Seated,
+    seen: Float[Array, "row seat other feature"],
+    legal: Bool[Array, "row seat other action"],
+    subgoal: Float[Array, "row seat other number"],
+) -> Float[Array, "row seat other action"]:
+    """The same, by every seat with its own weights."""
+    sharing = reader.sharing
+    each = sharing.map(lambda w, *x: foreseen(reader, w[OTHERS], *x))
+    return sharing.seats(each(sharing.weights(params), *sharing.groups((seen, legal, subgoal), 1)), 1)
 
 
 # --- learning ------------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ def world_stage(env: Environment, world: World, settings: Settings, plan: Plan) 
 
     def update(params: Seated, learner: Seated, trajectory: Trajectory, key: Key):
         memory = _written(env, world, learner.common["remembered"].per_env, trajectory, rounds)
-        held = round(HELD_OUT * memory.rounds.shape[0])
+        held = max(1, round(HELD_OUT * memory.rounds.shape[0]))
         chance = _chances(world, memory, rounds, plan.num_steps)
         count = settings.world_steps * settings.world_batch * memory.rounds.shape[0] // plan.num_envs
         learned, judged = chance.at[:held].set(0.0), chance.at[held:].set(0.0)

@@ -49,8 +49,13 @@ def models_of(env: Environment, seats: tuple[int, ...], hidden: tuple[int, ...],
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
 
     network = eqx.partition(MLP(jax.random.key(0), inputs, hidden, env.num_actions, 0.01), eqx.is_array)[1]
-    others = (np.array(seats)[:, None] + np.arange(1, env.num_agents)[None, :]) % env.num_agents
+    others = those_after(seats, env.num_agents)
     return Models(network, env.goals if is_told else _untold(env.goals), others), init
+
+
+def those_after(seats: tuple[int, ...], num_agents: int) -> np.ndarray:
+    """[seat, other]: everyone else, in the order they sit after each of the seats."""
+    return (np.array(seats)[:, None] + np.arange(1, num_agents)[None]) % num_agents
 
 
 def _untold(goals: Goals) -> Goals:
