@@ -20,7 +20,7 @@ from coplay.training.run_folder import RunFolder
 
 def compare_runs(paths: list[str], metric: str, last: float) -> dict[str, Any]:
     """Interquartile means per run; per pair their difference, its interval, and whether curves coincide."""
-    curves = {path: curve(RunFolder.open(path), metric) for path in paths}
+    curves = {path: curve(RunFolder.open(path), metric)[1] for path in paths}
     scores = {path: _last_part(of_run, last) for path, of_run in curves.items()}
     return {
         "metric": metric,
@@ -30,8 +30,8 @@ def compare_runs(paths: list[str], metric: str, last: float) -> dict[str, Any]:
     }
 
 
-def curve(folder: RunFolder, metric: str) -> np.ndarray:
-    """[seed, step], mean over seats."""
+def curve(folder: RunFolder, metric: str) -> tuple[np.ndarray, np.ndarray]:
+    """The steps at which it was written, and its values [seed, step], mean over seats."""
     table = folder.read_metrics()
     rows = table.filter(pc.field("metric") == metric)
     if rows.num_rows == 0:
@@ -42,7 +42,8 @@ def curve(folder: RunFolder, metric: str) -> np.ndarray:
     seeds = np.unique(grouped["seed"].to_numpy())
     values, of_seed = grouped["value_mean"].to_numpy(), grouped["seed"].to_numpy()
     shortest = min(int((of_seed == seed).sum()) for seed in seeds)
-    return np.stack([values[of_seed == seed][:shortest] for seed in seeds])
+    steps = grouped["step"].to_numpy()[of_seed == seeds[0]][:shortest]
+    return steps, np.stack([values[of_seed == seed][:shortest] for seed in seeds])
 
 
 def _last_part(of_run: np.ndarray, last: float) -> np.ndarray:
@@ -74,3 +75,57 @@ def _pair(a: str, b: str, scores: dict[str, np.ndarray], curves: dict[str, np.nd
         "longest_equal_stretch": int(max(stretches)),
         "coincide": bool(max(stretches) >= length),
     }
+
+
+# --- how soon -----------------------------------------------------------------------------------------
+
+
+def compare_speed(paths: list[str], metric: str, level: float, window: int) -> dict[str, Any]:
+    """Real steps that every seed took to a level. Seeds that never got there are counted, not averaged: no
+    number of steps stands for them."""
+    steps = {path: steps_to(*curve(RunFolder.open(path), metric), level, window) for path in paths}
+    return {
+        "metric": metric,
+        "level": level,
+        "window": window,
+        "runs": [_arrivals(path, steps[path]) for path in paths],
+        "pairs": [_ratio(a, b, steps[a], steps[b]) for a, b in itertools.combinations(paths, 2)],
+    }
+
+
+def steps_to(steps: np.ndarray, values: np.ndarray, level: float, window: int) -> np.ndarray:
+    """[seed]: after how many steps the mean over the `window` steps before reaches the level; inf if never.
+    Nothing is said of a window that is not full, and rounds without an episode's end count for nothing."""
+    arrived = np.full(len(values), np.inf)
+    for now in reversed(steps[steps >= window]):
+        recent = values[:, (steps > now - window) & (steps <= now)]
+        mean = np.ma.masked_invalid(recent).mean(axis=1).filled(-np.inf)
+        arrived = np.where(mean >= level, now, arrived)
+    return arrived
+
+
+def _arrivals(path: str, steps: np.ndarray) -> dict[str, Any]:
+    there = steps[np.isfinite(steps)]
+    low, high = bootstrap_interval(there, np.mean) if len(there) else (np.nan, np.nan)
+    return {
+        "run": path,
+        "seeds": len(steps),
+        "lost": int(len(steps) - len(there)),
+        "mean": float(there.mean()) if len(there) else None,
+        "interval": [float(low), float(high)],
+        "per_seed": [int(s) if np.isfinite(s) else None for s in steps],
+    }
+
+
+def _ratio(a: str, b: str, of_a: np.ndarray, of_b: np.ndarray) -> dict[str, Any]:
+    """Mean steps of the first over mean steps of the second, over the seeds that arrived."""
+    of_a, of_b = (np.log(x[np.isfinite(x)]) for x in (of_a, of_b))
+    if not len(of_a) or not len(of_b):
+        return {"runs": [a, b], "ratio": None, "interval": [np.nan, np.nan]}
+
+    def log_mean(x: np.ndarray) -> float:
+        return float(np.log(np.exp(x).mean()))
+
+    low, high = np.exp(bootstrap_difference(of_a, of_b, log_mean))
+    ratio = float(np.exp(log_mean(of_a) - log_mean(of_b)))
+    return {"runs": [a, b], "ratio": ratio, "interval": [float(low), float(high)]}
