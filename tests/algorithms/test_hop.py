@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from coplay.algorithms.hop import _notes, _parts, _teachers, _think, hop, most_visited
+from coplay.algorithms.hop import _notes, _parts, _planner, _teachers, _think, hop
 from coplay.algorithms.hop_config import HOPConfig
-from coplay.algorithms.hop_search import Plans
+from coplay.algorithms.hop_search import Plans, _prior, most_visited
 from coplay.algorithms.opponent_stage import _labels, _played, _rows
 from coplay.algorithms.orders import DRAWS, FREE, WHIM, drawn_orders
 from coplay.algorithms.ppo import Plan
@@ -341,6 +341,48 @@ def test_a_leaf_is_worth_the_best_of_being_free_and_of_every_errand_that_can_be_
     assert (both > free).any()
 
 
+def test_the_errand_is_the_goal_worth_most_of_those_that_can_be_had():
+    parts, _ = _parts(game(), SEATS, CONFIG)
+    _, params, _, _ = rounds()
+    size = params["policy"].own["group"]["policy"].layers[0].weight.shape[-2]
+    rows = jax.random.normal(jax.random.key(0), (4, 5, size))
+    errands = jax.random.normal(jax.random.key(1), (4, 5, 2, game().goals.features))
+
+    def asked(*possible):
+        allowed = jnp.broadcast_to(jnp.array(possible), (4, 5, 2))
+        return [np.asarray(x) for x in _think(parts, params["policy"], rows, allowed, errands)[1:]]
+
+    assert (asked(False, False)[1] == FREE).all()
+    (stag, _), (hare, _), (both, errand) = asked(True, False), asked(False, True), asked(True, True)
+    assert set(np.unique(errand)) == {FREE, 0, 1}
+    assert_array_equal(both[errand == 0], stag[errand == 0])
+    assert_array_equal(both[errand == 1], hare[errand == 1])
+
+
+def test_what_is_tried_first_is_the_policy_chance_and_the_errand_in_their_shares():
+    _, params, first, _ = rounds()
+    timestep = jax.tree.map(lambda x: jnp.concatenate([x[0]] * 4), first.steps.before)  # a game for each seat
+    searches = timestep.first.shape[0]
+    logits = jax.random.normal(jax.random.key(3), (searches, game().num_actions))
+    errand = jnp.arange(searches) % 3 + FREE
+
+    def prior(open_prior, errands=0.0):
+        parts, _ = _parts(game(), SEATS, dataclasses.replace(CONFIG, open_prior=open_prior))
+        planner = _planner(parts, params, 1, errands)
+        legal = planner.table.own(timestep.legal, planner.seats)
+        return np.asarray(_prior(planner, timestep, legal, logits, errand))
+
+    policy, chance, goes = prior(0.0), prior(1.0), prior(0.0, errands=1.0)
+    mixed, is_free = prior(0.5, errands=0.5), np.asarray(errand == FREE)
+    shares = np.where(
+        is_free[:, None], 0.5 * policy + 0.5 * chance, 0.25 * policy + 0.25 * chance + 0.5 * goes
+    )
+    assert_allclose(mixed, shares, atol=1e-6)
+    assert_array_equal(goes[is_free], policy[is_free])
+    assert not np.allclose(goes[~is_free], policy[~is_free], atol=1e-3)
+    assert_allclose(mixed.sum(axis=-1), 1.0, rtol=1e-5)
+
+
 def test_who_is_told_is_certain_and_who_is_not_goes_on_believing():
     algorithm, _, first, _ = rounds()
     parts, _ = _parts(game(), SEATS, CONFIG)
@@ -395,3 +437,5 @@ def test_settings_that_hop_does_not_have_are_refused():
     for name in ("trees", "model_minibatches", "pursuit_epochs"):
         with pytest.raises(ValueError, match=f"{name}=0"):
             HOPConfig(**{name: 0})
+    with pytest.raises(ValueError, match="errand_prior"):
+        HOPConfig(errand_prior=1.2)

@@ -22,7 +22,7 @@ from jaxtyping import Array, Bool, Float, Int
 from coplay.algorithms import actor_critic
 from coplay.algorithms.actor_critic import ActorCritic
 from coplay.algorithms.hop_config import HOPConfig
-from coplay.algorithms.hop_search import Planner, Plans, Table, plan
+from coplay.algorithms.hop_search import CHOICES, Planner, Plans, Table, plan
 from coplay.algorithms.opponent_stage import opponent_stage
 from coplay.algorithms.orders import DRAWS, FREE, WHIM, drawn_orders, renewed
 from coplay.algorithms.ppo import Plan, ppo_stage
@@ -219,7 +219,8 @@ def _with_searched(parts: Parts, params: PyTree, free: Decision, timestep: TimeS
     believed = free.notes["belief"], free.notes["whim"]
     believed, timestep, state = jax.tree.map(lambda x: x[:games], (believed, timestep, state))
     settings = dataclasses.replace(config.search, simulations=config.searched_simulations)
-    plans = _planned(parts, params, config.searched_trees, settings, believed, timestep, state, plan_key)
+    planner = _planner(parts, params, config.searched_trees, config.searched_errand_prior)
+    plans = _planned(planner, params, settings, believed, timestep, state, plan_key)
     policy = plans.visits / jnp.sum(plans.visits, axis=-1, keepdims=True)
     action = actor_critic.draw_actions(draw_key, params["policy"].own["seat"]["identity"], policy)
     chance = jnp.sum(jnp.where(jax.nn.one_hot(action, policy.shape[-1], dtype=bool), policy, 0.0), axis=-1)
@@ -246,8 +247,8 @@ def _play(parts: Parts, params: PyTree, memory: HOPMemory, timestep: TimeStep, s
     notes = decision.notes | {"searched": is_searched}
     if config.acts == "network":
         return memory, dataclasses.replace(decision, notes=notes, thoughts=thoughts)
-    key = stream(key, "search")
-    plans = _planned(parts, params, config.trees, config.search, believed, timestep, state, key)
+    planner = _planner(parts, params, config.trees, config.errand_prior)
+    plans = _planned(planner, params, config.search, believed, timestep, state, stream(key, "search"))
     action = CHOICES[config.choose](plans, config.trees)
     policy = jax.nn.one_hot(action, plans.q.shape[-1])
     notes |= {"search/q": plans.q, "search/visits": plans.visits}
@@ -277,11 +278,17 @@ def _told(parts: Parts, memory: HOPMemory, goals: Int[Array, "env agent"]) -> HO
     return dataclasses.replace(memory, told=goals[:, parts.models.others])
 
 
-def _planned(parts: Parts, params, trees: int, settings: SearchConfig, believed, timestep, state, key):
+def _planned(planner: Planner, params, settings: SearchConfig, believed, timestep, state, key: Key) -> Plans:
     """`believed`: what the others want, and the chance that they want nothing."""
-    config, (belief, whim) = parts.config, believed
-    planner = Planner(
-        table=Table(parts.env, parts.models, trees, config.open_prior, config.company),
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, params["policy"].own["seat"]["identity"])
+    belief, whim = believed
+    return plan(planner, settings, belief, whim, timestep, state, keys)
+
+
+def _planner(parts: Parts, params: PyTree, trees: int, errand_prior: float) -> Planner:
+    config = parts.config
+    return Planner(
+        table=Table(parts.env, parts.models, trees, config.open_prior, errand_prior, config.company),
         seats=np.array(parts.seats),
         networks=lambda *seen: _think(parts, params["policy"], *seen),
         pursue=lambda rows: q_values(parts.pursuit, params["pursuit"], rows),
@@ -289,8 +296,6 @@ def _planned(parts: Parts, params, trees: int, settings: SearchConfig, believed,
         weights=parts.policy.sharing.weights(params["opponents"]),
         rollout=config.rollout_steps if config.leaf == "rollout" else 0,
     )
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, params["policy"].own["seat"]["identity"])
-    return plan(planner, settings, belief, whim, timestep, state, keys)
 
 
 def _think(
@@ -300,7 +305,7 @@ def _think(
     possible: Bool[Array, "seat row goal"],
     description: Float[Array, "seat row goal detail"],
 ):
-    """Logits and value of every row, by its seat's networks.
+    """Logits, value and errand (the goal worth most, or FREE) of every row, by its seat's networks.
 
     The value is the best of what it is worth to be free and to be after each goal that can still be had:
     what no free player has done lately, somebody under orders has.
@@ -312,27 +317,10 @@ def _think(
         repeated = jnp.broadcast_to(rows[:, None], (*orders.shape[:2], rows.shape[-1]))
         worth = read["critic"](jnp.concatenate([repeated, orders], axis=-1))[..., 0]
         has_sense = jnp.concatenate([jnp.ones_like(possible[:, :1]), possible], axis=1)
-        return read["policy"](rows), jnp.max(jnp.where(has_sense, worth, -jnp.inf), axis=1)
+        worth = jnp.where(has_sense, worth, -jnp.inf)
+        return read["policy"](rows), jnp.max(worth, axis=1), jnp.argmax(worth, axis=1) + FREE
 
     return jax.vmap(one_seat)(parts.policy.sharing.weights(params), rows, possible, description)
-
-
-def most_visited(plans: Plans, trees: int) -> Int[Array, "env seat"]:
-    """The greatest Q where several were tried most."""
-    return _greatest_q(plans, jnp.max(plans.visits, axis=-1, keepdims=True))
-
-
-def best_visited(plans: Plans, trees: int) -> Int[Array, "env seat"]:
-    """The greatest Q among actions that were tried as often as there are trees, if any was."""
-    return _greatest_q(plans, jnp.minimum(jnp.max(plans.visits, axis=-1, keepdims=True), trees))
-
-
-def _greatest_q(plans: Plans, enough: Float[Array, "env seat one"]) -> Int[Array, "env seat"]:
-    q = jnp.where(plans.visits >= enough, plans.q, -jnp.inf)
-    return jnp.argmax(q, axis=-1).astype(jnp.int32)
-
-
-CHOICES = {"visits": most_visited, "visited_q": best_visited}
 
 
 def _greeted(parts: Parts, params: PyTree, memory: HOPMemory, timestep: TimeStep, key: Key):

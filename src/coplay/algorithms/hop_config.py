@@ -42,6 +42,8 @@ class HOPConfig(PPOConfig):
     searched_simulations: int = 16
     search_weight: float = 1.0  # of following the search where it decided
     open_prior: float = 0.5  # share of chance in what a search tries first, the rest is the policy's
+    errand_prior: float = 0.5  # share of going after the goal worth most, before that, when it counts
+    searched_errand_prior: float = 0.0  # the same while learning
     search_depth: int = 32  # a walk ends here with the critic's value
     leaf: Literal["critic", "rollout"] = "critic"  # rollout: played on towards each goal, no critic asked
     rollout_steps: int = 12
@@ -58,7 +60,8 @@ class HOPConfig(PPOConfig):
         if self.network != "mlp" or self.parameters != "per_agent" or self.value_normalisation:
             raise ValueError("hop has network='mlp', parameters='per_agent' and value_normalisation=false")
         _ = self.search  # checks itself
-        shares = ("whim", "ordered_games", "new_company", "pursuit_discount", "open_prior", "searched_games")
+        shares = ("whim", "ordered_games", "new_company", "pursuit_discount", "searched_games")
+        shares += ("open_prior", "errand_prior", "searched_errand_prior")
         for name in shares:
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name}={getattr(self, name)} must lie between 0 and 1")

@@ -22,7 +22,7 @@ from coplay.planning.search import Model, Outlook, SearchConfig, drawn, search
 from coplay.types import Environment, EnvState, Key, PyTree, TimeStep, pytree
 
 Pursue = Any  # own rows with a goal's description [seat, row, feature] -> Q of going after it
-Networks = Any  # own rows, own goals: possible and description, all [seat, row, ...] -> logits, value
+Networks = Any  # own rows, own goals: possible and description, all [seat, row, ...] -> logits, value, errand
 
 
 @pytree
@@ -66,7 +66,8 @@ class Table:
     env: Environment
     models: Models
     num_trees: int
-    open_prior: float  # share of the prior that is alike for every legal move
+    open_prior: float  # share that is alike for every legal move, in what the policy would try first
+    errand_prior: float  # share of going after the goal worth most, before that
     company: str = "models"  # the co-players act by their models, at random, or by the planner's own policy
 
     @property
@@ -155,15 +156,30 @@ def _look(planner: Planner, discount: float, arrived: Arrived, keys: Key):
     errands = wishes(table.env.goals, timestep)
     possible, description = table.own(errands.possible, seats), table.own(errands.description, seats)
     inputs = jnp.concatenate([table.own(sights(timestep, errands), seats), told], axis=-1)
-    logits, value = planner.networks(*map(table.by_seat, (inputs, possible, description)))
-    logits, value = logits.reshape(-1, logits.shape[-1]), value.reshape(-1)
+    logits, value, errand = planner.networks(*map(table.by_seat, (inputs, possible, description)))
+    logits, value, errand = logits.reshape(-1, logits.shape[-1]), value.reshape(-1), errand.reshape(-1)
     if planner.rollout:
         split = jax.vmap(jax.random.split, out_axes=1)(keys)
         keys, value = split[0], _rolled_out(planner, discount, arrived, possible, split[1])
-    alike = own_legal / jnp.sum(own_legal, axis=-1, keepdims=True)
-    policy = jnp.exp(log_policy(logits, own_legal))
-    prior = (1.0 - table.open_prior) * policy + table.open_prior * alike
+    prior = _prior(planner, timestep, own_legal, logits, errand)
     return _node(planner, arrived, is_wanted, keys), Outlook(prior, own_legal, value)
+
+
+def _prior(planner: Planner, timestep: TimeStep, legal: Bool[Array, "search action"], logits, errand):
+    """What to try first: by the policy, by chance, and by going after the goal that is worth most.
+
+    Far from everything neither a policy nor a few walks by chance find the way; an errand does.
+    """
+    table = planner.table
+    policy = jnp.exp(log_policy(logits, legal))
+    alike = legal / jnp.sum(legal, axis=-1, keepdims=True)
+    prior = (1.0 - table.open_prior) * policy + table.open_prior * alike
+    if table.errand_prior == 0:
+        return prior
+    leads_nowhere = (errand < 0) | jnp.isin(errand, jnp.asarray(table.env.goals.aimless, jnp.int32))
+    goes = jax.nn.softmax(_errand_logits(planner, timestep, errand), axis=-1)
+    goes = jnp.where(leads_nowhere[:, None], prior, goes)
+    return (1.0 - table.errand_prior) * prior + table.errand_prior * goes
 
 
 def _node(planner: Planner, arrived: Arrived, is_wanted: Bool[Array, "search other goal"], keys: Key) -> Node:
@@ -183,6 +199,27 @@ def _moves(planner: Planner, arrived: Arrived, is_wanted: Bool[Array, "search ot
     logits = jnp.where(arrived.guess.whim[..., None], 0.0, logits)
     noise = drawn(jax.random.gumbel, keys, logits.shape)
     return jnp.argmax(jnp.where(legal, logits, ILLEGAL) + noise, axis=-1).astype(jnp.int32)
+
+
+# --- what to do, once it has been planned ------------------------------------------------------
+
+
+def most_visited(plans: Plans, trees: int) -> Int[Array, "env seat"]:
+    """The greatest Q where several were tried most."""
+    return _greatest_q(plans, jnp.max(plans.visits, axis=-1, keepdims=True))
+
+
+def best_visited(plans: Plans, trees: int) -> Int[Array, "env seat"]:
+    """The greatest Q among actions that were tried as often as there are trees, if any was."""
+    return _greatest_q(plans, jnp.minimum(jnp.max(plans.visits, axis=-1, keepdims=True), trees))
+
+
+def _greatest_q(plans: Plans, enough: Float[Array, "env seat one"]) -> Int[Array, "env seat"]:
+    q = jnp.where(plans.visits >= enough, plans.q, -jnp.inf)
+    return jnp.argmax(q, axis=-1).astype(jnp.int32)
+
+
+CHOICES = {"visits": most_visited, "visited_q": best_visited}
 
 
 # --- leaves that are played on -------------------------------------------------------------------
@@ -209,7 +246,9 @@ def _pursued(
         timestep = arrived.timestep
         is_wanted = _wanted(arrived.guess.wants, table.others(wishes(table.models.goals, timestep).possible))
         node = _node(planner, arrived, is_wanted, key_sets[0])
-        action = _errand_move(planner, timestep, goal, key_sets[1])
+        logits = _errand_logits(planner, timestep, jnp.full(timestep.first.shape, goal))
+        noise = drawn(jax.random.gumbel, key_sets[1], logits.shape)
+        action = jnp.argmax(logits + noise, axis=-1).astype(jnp.int32)
         arrived, reward, is_over = _step(planner, node, action, key_sets[2])
         return arrived, total + weight * reward, jnp.where(is_over, 0.0, weight * discount)
 
@@ -218,14 +257,17 @@ def _pursued(
     return jax.lax.fori_loop(0, planner.rollout, one_step, start)[1]
 
 
-def _errand_move(planner: Planner, timestep: TimeStep, goal: int, keys: Key) -> Int[Array, " search"]:
+def _errand_logits(
+    planner: Planner, timestep: TimeStep, goal: Int[Array, " search"]
+) -> Float[Array, "search action"]:
+    """How the planner would go after a goal of its own; what is said for no goal means nothing."""
     table, seats = planner.table, planner.seats
-    description = table.own(wishes(table.env.goals, timestep).description, seats)[:, goal]
+    looks = table.own(wishes(table.env.goals, timestep).description, seats)
+    looks = jnp.take_along_axis(looks, jnp.maximum(goal, 0)[:, None, None], axis=1)[:, 0]
     seen, legal = table.own(timestep.observation, seats), table.own(timestep.legal, seats)
-    rows = jnp.concatenate([seen, legal.astype(jnp.float32), description], axis=-1)
+    rows = jnp.concatenate([seen, legal.astype(jnp.float32), looks], axis=-1)
     q = planner.pursue(table.by_seat(rows))
-    logits = boltzmann_logits(planner.pursuit, q.reshape(-1, q.shape[-1]), legal)
-    return jnp.argmax(logits + drawn(jax.random.gumbel, keys, logits.shape), axis=-1).astype(jnp.int32)
+    return boltzmann_logits(planner.pursuit, q.reshape(-1, q.shape[-1]), legal)
 
 
 # --- co-players ----------------------------------------------------------------------------------
@@ -266,7 +308,7 @@ def _as_planner(planner: Planner, timestep: TimeStep, is_here: Bool[Array, "sear
     asked = jnp.concatenate([rows, open_mind], axis=-1)
     flat = table.by_seat(asked).reshape(table.num_seats, -1, asked.shape[-1])
     nothing = jnp.zeros((*flat.shape[:2], num_goals, table.env.goals.features))
-    logits, _ = planner.networks(flat, jnp.zeros(nothing.shape[:-1], bool), nothing)
+    logits, *_ = planner.networks(flat, jnp.zeros(nothing.shape[:-1], bool), nothing)
     return logits.reshape(*is_here.shape, -1)
 
 
