@@ -11,10 +11,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from coplay.algorithms.hop import _notes, _parts, _planner, _teachers, _think, hop
 from coplay.algorithms.hop_config import HOPConfig
-from coplay.algorithms.hop_search import Plans, _prior, most_visited
+from coplay.algorithms.hop_search import _prior
 from coplay.algorithms.opponent_stage import _labels, _played, _rows
 from coplay.algorithms.orders import DRAWS, FREE, WHIM, drawn_orders
 from coplay.algorithms.ppo import Plan
+from coplay.algorithms.search_table import Plans, most_visited
 from coplay.envs import make_game
 from coplay.envs.contract import COMPILE_FAST
 from coplay.errors import BadInput
@@ -369,7 +370,7 @@ def test_what_is_tried_first_is_the_policy_chance_and_the_errand_in_their_shares
     def prior(open_prior, errands=0.0):
         parts, _ = _parts(game(), SEATS, dataclasses.replace(CONFIG, open_prior=open_prior))
         planner = _planner(parts, params, 1, errands)
-        legal = planner.table.own(timestep.legal, planner.seats)
+        legal = planner.table.own(timestep.legal)
         return np.asarray(_prior(planner, timestep, legal, logits, errand))
 
     policy, chance, goes = prior(0.0), prior(1.0), prior(0.0, errands=1.0)

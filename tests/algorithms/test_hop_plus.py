@@ -15,6 +15,7 @@ from coplay.algorithms.hop_plus_config import HOPPlusConfig
 from coplay.algorithms.imagination import imagine
 from coplay.algorithms.losses import log_policy
 from coplay.algorithms.ppo import Plan, PPOConfig, ppo
+from coplay.algorithms.subgoal_stage import macro_f1
 from coplay.algorithms.world_stage import world_stage
 from coplay.diagnostics import gates
 from coplay.envs import make_game
@@ -310,3 +311,20 @@ def test_the_gates_ask_for_every_reward_and_for_the_largest_at_all():
 def test_what_cannot_be_is_refused_in_a_sentence(changes, seats, sentence):
     with pytest.raises((ValueError, BadInput), match=sentence):
         hop_plus(game(), seats, dataclasses.replace(CONFIG, **changes), PLAN)
+
+
+# --- figures -------------------------------------------------------------------------------------
+
+
+def test_no_model_tells_its_co_players_better_than_their_own_policies_do_on_average():
+    figures = learned()[2]
+    assert (figures["opponents/true_surprise"] < figures["opponents/even_surprise"]).all()
+    for name in ("top1", "true_top1", "macro_f1", "true_macro_f1"):
+        assert ((figures[f"opponents/{name}"] > 0) & (figures[f"opponents/{name}"] < 1)).all(), name
+
+
+def test_macro_f1_is_that_of_a_table_counted_by_hand():
+    """Four moves: 0 told as 0, 0 told as 1, 1 told as 1, and one that does not count. F1 is 2/3 for both."""
+    told = jax.nn.one_hot(jnp.array([0, 1, 1, 2]), 3)
+    counts = jnp.array([True, True, True, False])
+    assert_allclose(macro_f1(told, jnp.array([0, 0, 1, 1]), counts), 2 / 3, rtol=1e-6)

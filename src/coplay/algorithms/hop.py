@@ -22,7 +22,7 @@ from jaxtyping import Array, Bool, Float, Int
 from coplay.algorithms import actor_critic
 from coplay.algorithms.actor_critic import ActorCritic
 from coplay.algorithms.hop_config import HOPConfig
-from coplay.algorithms.hop_search import CHOICES, Planner, Plans, Table, plan
+from coplay.algorithms.hop_search import Planner, plan
 from coplay.algorithms.opponent_stage import opponent_stage
 from coplay.algorithms.orders import DRAWS, FREE, WHIM, drawn_orders, renewed
 from coplay.algorithms.ppo import Plan, ppo_stage
@@ -34,6 +34,7 @@ from coplay.algorithms.pursuit import (
     pursuit_stage,
     q_values,
 )
+from coplay.algorithms.search_table import CHOICES, Plans, Table
 from coplay.algorithms.targets import Lesson, in_the_game, usual_lesson
 from coplay.errors import BadInput
 from coplay.opponents.belief import evenly
@@ -288,13 +289,17 @@ def _planned(planner: Planner, params, settings: SearchConfig, believed, timeste
 def _planner(parts: Parts, params: PyTree, trees: int, errand_prior: float) -> Planner:
     config = parts.config
     return Planner(
-        table=Table(parts.env, parts.models, trees, config.open_prior, errand_prior, config.company),
-        seats=np.array(parts.seats),
+        env=parts.env,
+        table=Table(np.array(parts.seats), parts.models.others, trees),
+        models=parts.models,
         networks=lambda *seen: _think(parts, params["policy"], *seen),
         pursue=lambda rows: q_values(parts.pursuit, params["pursuit"], rows),
         pursuit=parts.pursuit,
         weights=parts.policy.sharing.weights(params["opponents"]),
         rollout=config.rollout_steps if config.leaf == "rollout" else 0,
+        open_prior=config.open_prior,
+        errand_prior=errand_prior,
+        company=config.company,
     )
 
 

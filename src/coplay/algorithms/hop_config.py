@@ -42,7 +42,7 @@ class HOPConfig(PPOConfig):
     searched_simulations: int = 16
     search_weight: float = 1.0  # of following the search where it decided
     open_prior: float = 0.5  # share of chance in what a search tries first, the rest is the policy's
-    errand_prior: float = 0.5  # share of going after the goal worth most, before that, when it counts
+    errand_prior: float = 0.25  # share of going after the goal worth most, before that, when it counts
     searched_errand_prior: float = 0.0  # the same while learning
     search_depth: int = 32  # a walk ends here with the critic's value
     leaf: Literal["critic", "rollout"] = "critic"  # rollout: played on towards each goal, no critic asked

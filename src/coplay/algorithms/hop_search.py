@@ -5,7 +5,6 @@ towards those goals, or on a whim, and only the planner's own moves branch. Sear
 trees are one batch. The planner steps the game's own state, so it sees everything.
 """
 
-import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from coplay.algorithms.losses import log_policy
 from coplay.algorithms.pursuit import Pursuit, boltzmann_logits
+from coplay.algorithms.search_table import Plans, Table
 from coplay.opponents.belief import NEVER
 from coplay.opponents.goal_policy import NEVER as ILLEGAL
 from coplay.opponents.goal_policy import Models, idling, logits_of, sights, wishes
@@ -51,69 +51,20 @@ class Node:
     moves: Int[Array, "search agent"]  # of everyone; the planner's own entry is filled in on the way
 
 
-@pytree
-class Plans:
-    """What was found for every seat of every game, over all trees."""
-
-    visits: Float[Array, "env seat action"]  # summed
-    q: Float[Array, "env seat action"]  # mean over trees
-
-
-@dataclasses.dataclass(frozen=True)
-class Table:
-    """Whose search is whose: [seat, env, tree] as one axis."""
-
-    env: Environment
-    models: Models
-    num_trees: int
-    open_prior: float  # share that is alike for every legal move, in what the policy would try first
-    errand_prior: float  # share of going after the goal worth most, before that
-    company: str = "models"  # the co-players act by their models, at random, or by the planner's own policy
-
-    @property
-    def num_seats(self) -> int:
-        return self.models.others.shape[0]
-
-    def spread(self, x: Array) -> Array:
-        """[env, ...] as [search, ...]: every seat and tree of a game starts from the same."""
-        shape = (self.num_seats, x.shape[0], self.num_trees, *x.shape[1:])
-        return jnp.broadcast_to(x[None, :, None], shape).reshape(-1, *x.shape[1:])
-
-    def spread_seats(self, x: Array) -> Array:
-        """[env, seat, ...] as [search, ...]."""
-        by_seat = jnp.moveaxis(x, 1, 0)[:, :, None]
-        shape = (*by_seat.shape[:2], self.num_trees, *by_seat.shape[3:])
-        return jnp.broadcast_to(by_seat, shape).reshape(-1, *by_seat.shape[3:])
-
-    def gathered(self, x: Array) -> Array:
-        """[search, ...] as [env, seat, tree, ...]."""
-        return jnp.moveaxis(x.reshape(self.num_seats, -1, self.num_trees, *x.shape[1:]), 0, 1)
-
-    def by_seat(self, x: Array) -> Array:
-        """[search, ...] as [seat, row, ...], for weights of each seat."""
-        return x.reshape(self.num_seats, -1, *x.shape[1:])
-
-    def own(self, x: Array, seats: np.ndarray) -> Array:
-        """Each search's own entry of [search, agent, ...]."""
-        rows = self.by_seat(x)
-        return jnp.concatenate([rows[place, :, seat] for place, seat in enumerate(seats)])
-
-    def others(self, x: Array) -> Array:
-        """The co-players' entries of [search, agent, ...], in the order they sit after the planner."""
-        rows = self.by_seat(x)
-        return jnp.concatenate([rows[place][:, order] for place, order in enumerate(self.models.others)])
-
-
 class Planner(NamedTuple):
     """Whoever plans, with networks of its own and models of the others."""
 
+    env: Environment
     table: Table
-    seats: np.ndarray
+    models: Models
     networks: Networks
     pursue: Pursue
     pursuit: Pursuit
     weights: PyTree  # of the models
     rollout: int  # steps that a leaf is played on for; 0: the critic says what it is worth
+    open_prior: float  # share that is alike for every legal move, in what the policy would try first
+    errand_prior: float  # share of going after the goal worth most, before that
+    company: str  # the co-players act by their models, at random, or by the planner's own policy
 
 
 def plan(
@@ -135,8 +86,7 @@ def plan(
         step=lambda node, action, keys: _step(planner, node, action, keys),
     )
     found = search(world, config, Arrived(state, timestep, guess), search_keys)
-    visits, q = table.gathered(found.visits), table.gathered(found.q)
-    return Plans(visits=jnp.sum(visits, axis=2), q=jnp.mean(q, axis=2))
+    return table.plans(found)
 
 
 def _guess(belief: Float[Array, "search other goal"], whim: Float[Array, "search other"], keys: Key) -> Guess:
@@ -148,14 +98,14 @@ def _guess(belief: Float[Array, "search other goal"], whim: Float[Array, "search
 
 def _look(planner: Planner, discount: float, arrived: Arrived, keys: Key):
     """What the planner thinks of a moment, and what the others do in it."""
-    table, seats, timestep = planner.table, planner.seats, arrived.timestep
-    is_wanted = _wanted(arrived.guess.wants, table.others(wishes(table.models.goals, timestep).possible))
-    has_goal = table.others(timestep.active) & ~arrived.guess.whim
+    table, timestep = planner.table, arrived.timestep
+    is_wanted = _wanted(planner, arrived)
+    has_goal = table.of_others(timestep.active) & ~arrived.guess.whim
     told = jnp.where(has_goal[..., None], is_wanted, 0.0).reshape(has_goal.shape[0], -1)
-    own_legal = table.own(timestep.legal, seats)
-    errands = wishes(table.env.goals, timestep)
-    possible, description = table.own(errands.possible, seats), table.own(errands.description, seats)
-    inputs = jnp.concatenate([table.own(sights(timestep, errands), seats), told], axis=-1)
+    own_legal = table.own(timestep.legal)
+    errands = wishes(planner.env.goals, timestep)
+    possible, description = table.own(errands.possible), table.own(errands.description)
+    inputs = jnp.concatenate([table.own(sights(timestep, errands)), told], axis=-1)
     logits, value, errand = planner.networks(*map(table.by_seat, (inputs, possible, description)))
     logits, value, errand = logits.reshape(-1, logits.shape[-1]), value.reshape(-1), errand.reshape(-1)
     if planner.rollout:
@@ -170,56 +120,34 @@ def _prior(planner: Planner, timestep: TimeStep, legal: Bool[Array, "search acti
 
     Far from everything neither a policy nor a few walks by chance find the way; an errand does.
     """
-    table = planner.table
     policy = jnp.exp(log_policy(logits, legal))
     alike = legal / jnp.sum(legal, axis=-1, keepdims=True)
-    prior = (1.0 - table.open_prior) * policy + table.open_prior * alike
-    if table.errand_prior == 0:
+    prior = (1.0 - planner.open_prior) * policy + planner.open_prior * alike
+    if planner.errand_prior == 0:
         return prior
-    leads_nowhere = (errand < 0) | jnp.isin(errand, jnp.asarray(table.env.goals.aimless, jnp.int32))
+    leads_nowhere = (errand < 0) | jnp.isin(errand, jnp.asarray(planner.env.goals.aimless, jnp.int32))
     goes = jax.nn.softmax(_errand_logits(planner, timestep, errand), axis=-1)
     goes = jnp.where(leads_nowhere[:, None], prior, goes)
-    return (1.0 - table.errand_prior) * prior + table.errand_prior * goes
+    return (1.0 - planner.errand_prior) * prior + planner.errand_prior * goes
 
 
 def _node(planner: Planner, arrived: Arrived, is_wanted: Bool[Array, "search other goal"], keys: Key) -> Node:
-    moves = _everyone(planner.table, _moves(planner, arrived, is_wanted, keys))
+    moves = planner.table.everyone(_moves(planner, arrived, is_wanted, keys))
     return Node(arrived.state, arrived.guess, moves)
 
 
 def _moves(planner: Planner, arrived: Arrived, is_wanted: Bool[Array, "search other goal"], keys: Key):
     """What the co-players do now, drawn once for all that the planner might do."""
     table, timestep = planner.table, arrived.timestep
-    legal = table.others(timestep.legal)
+    legal = table.of_others(timestep.legal)
     logits = {
         "models": lambda: _by_models(planner, timestep, legal, is_wanted),
         "random": lambda: jnp.zeros(legal.shape),
-        "self": lambda: _as_planner(planner, timestep, table.others(timestep.active)),
-    }[table.company]()
+        "self": lambda: _as_planner(planner, timestep, table.of_others(timestep.active)),
+    }[planner.company]()
     logits = jnp.where(arrived.guess.whim[..., None], 0.0, logits)
     noise = drawn(jax.random.gumbel, keys, logits.shape)
     return jnp.argmax(jnp.where(legal, logits, ILLEGAL) + noise, axis=-1).astype(jnp.int32)
-
-
-# --- what to do, once it has been planned ------------------------------------------------------
-
-
-def most_visited(plans: Plans, trees: int) -> Int[Array, "env seat"]:
-    """The greatest Q where several were tried most."""
-    return _greatest_q(plans, jnp.max(plans.visits, axis=-1, keepdims=True))
-
-
-def best_visited(plans: Plans, trees: int) -> Int[Array, "env seat"]:
-    """The greatest Q among actions that were tried as often as there are trees, if any was."""
-    return _greatest_q(plans, jnp.minimum(jnp.max(plans.visits, axis=-1, keepdims=True), trees))
-
-
-def _greatest_q(plans: Plans, enough: Float[Array, "env seat one"]) -> Int[Array, "env seat"]:
-    q = jnp.where(plans.visits >= enough, plans.q, -jnp.inf)
-    return jnp.argmax(q, axis=-1).astype(jnp.int32)
-
-
-CHOICES = {"visits": most_visited, "visited_q": best_visited}
 
 
 # --- leaves that are played on -------------------------------------------------------------------
@@ -229,7 +157,7 @@ def _rolled_out(
     planner: Planner, discount: float, arrived: Arrived, possible: Bool[Array, "search goal"], keys: Key
 ) -> Float[Array, " search"]:
     """The best that pursuing one goal after the other brings within so many steps: no critic is asked."""
-    goals = range(len(planner.table.env.goals.names))
+    goals = range(len(planner.env.goals.names))
     brings = jnp.stack([_pursued(planner, discount, arrived, goal, keys) for goal in goals], axis=1)
     return jnp.max(jnp.where(possible, brings, 0.0), axis=1)
 
@@ -238,14 +166,12 @@ def _pursued(
     planner: Planner, discount: float, arrived: Arrived, goal: int, keys: Key
 ) -> Float[Array, " search"]:
     """What going after `goal` brings, discounted, the others being what they are thought to be."""
-    table = planner.table
 
-    def one_step(time, carry):
+    def one_step(time, carry: tuple[Arrived, Array, Array]):
         arrived, total, weight = carry
         key_sets = jax.vmap(lambda key: jax.random.split(jax.random.fold_in(key, time), 3), out_axes=1)(keys)
         timestep = arrived.timestep
-        is_wanted = _wanted(arrived.guess.wants, table.others(wishes(table.models.goals, timestep).possible))
-        node = _node(planner, arrived, is_wanted, key_sets[0])
+        node = _node(planner, arrived, _wanted(planner, arrived), key_sets[0])
         logits = _errand_logits(planner, timestep, jnp.full(timestep.first.shape, goal))
         noise = drawn(jax.random.gumbel, key_sets[1], logits.shape)
         action = jnp.argmax(logits + noise, axis=-1).astype(jnp.int32)
@@ -261,10 +187,10 @@ def _errand_logits(
     planner: Planner, timestep: TimeStep, goal: Int[Array, " search"]
 ) -> Float[Array, "search action"]:
     """How the planner would go after a goal of its own; what is said for no goal means nothing."""
-    table, seats = planner.table, planner.seats
-    looks = table.own(wishes(table.env.goals, timestep).description, seats)
+    table = planner.table
+    looks = table.own(wishes(planner.env.goals, timestep).description)
     looks = jnp.take_along_axis(looks, jnp.maximum(goal, 0)[:, None, None], axis=1)[:, 0]
-    seen, legal = table.own(timestep.observation, seats), table.own(timestep.legal, seats)
+    seen, legal = table.own(timestep.observation), table.own(timestep.legal)
     rows = jnp.concatenate([seen, legal.astype(jnp.float32), looks], axis=-1)
     q = planner.pursue(table.by_seat(rows))
     return boltzmann_logits(planner.pursuit, q.reshape(-1, q.shape[-1]), legal)
@@ -273,23 +199,22 @@ def _errand_logits(
 # --- co-players ----------------------------------------------------------------------------------
 
 
-def _wanted(
-    wants: Float[Array, "search other goal"], possible: Bool[Array, "search other goal"]
-) -> Bool[Array, "search other goal"]:
+def _wanted(planner: Planner, arrived: Arrived) -> Bool[Array, "search other goal"]:
     """The first goal in each one's order that can still be had."""
-    best = jnp.argmax(jnp.where(possible, wants, NEVER), axis=-1)
-    return jax.nn.one_hot(best, wants.shape[-1], dtype=bool)
+    wished = wishes(planner.models.goals, arrived.timestep)
+    wants = jnp.where(planner.table.of_others(wished.possible), arrived.guess.wants, NEVER)
+    return jax.nn.one_hot(jnp.argmax(wants, axis=-1), wants.shape[-1], dtype=bool)
 
 
 def _by_models(planner: Planner, timestep: TimeStep, legal: Array, is_wanted: Array) -> Array:
     """Logits of each co-player's actions, by its model."""
     table = planner.table
-    goals = table.models.goals
-    description = table.others(wishes(goals, timestep).description)
+    goals = planner.models.goals
+    description = table.of_others(wishes(goals, timestep).description)
     goal = jnp.sum(jnp.where(is_wanted[..., None], description, 0.0), axis=-2)
-    seen = jnp.concatenate([table.others(timestep.observation), legal.astype(jnp.float32), goal], axis=-1)
+    seen = jnp.concatenate([table.of_others(timestep.observation), legal.astype(jnp.float32), goal], axis=-1)
     by_pair = jnp.swapaxes(table.by_seat(seen), 1, 2)  # [seat, other, row, feature]
-    logits = jax.vmap(jax.vmap(lambda w, x: logits_of(table.models, w, x)))(planner.weights, by_pair)
+    logits = jax.vmap(jax.vmap(lambda w, x: logits_of(planner.models, w, x)))(planner.weights, by_pair)
     logits = jnp.swapaxes(logits, 1, 2).reshape(*seen.shape[:2], -1)
     if goals.aimless:
         idles = jnp.any(is_wanted[..., np.array(goals.aimless)], axis=-1, keepdims=True)
@@ -300,33 +225,21 @@ def _by_models(planner: Planner, timestep: TimeStep, legal: Array, is_wanted: Ar
 def _as_planner(planner: Planner, timestep: TimeStep, is_here: Bool[Array, "search other"]) -> Array:
     """Logits by the planner's own policy in each co-player's place, with an open mind about everyone else."""
     table = planner.table
-    rows = table.others(sights(timestep, wishes(table.env.goals, timestep)))
-    num_others, num_goals = is_here.shape[1], len(table.env.goals.names)
+    rows = table.of_others(sights(timestep, wishes(planner.env.goals, timestep)))
+    num_others, num_goals = is_here.shape[1], len(planner.env.goals.names)
     after_it = (np.arange(num_others)[:, None] + np.arange(1, num_others + 1)[None]) % (num_others + 1)
     everyone = jnp.concatenate([is_here, jnp.ones_like(is_here[:, :1])], axis=1)  # the planner sits last
     open_mind = jnp.repeat(everyone[:, after_it] / num_goals, num_goals, axis=-1)
     asked = jnp.concatenate([rows, open_mind], axis=-1)
-    flat = table.by_seat(asked).reshape(table.num_seats, -1, asked.shape[-1])
-    nothing = jnp.zeros((*flat.shape[:2], num_goals, table.env.goals.features))
+    flat = table.by_seat(asked).reshape(len(table.seats), -1, asked.shape[-1])
+    nothing = jnp.zeros((*flat.shape[:2], num_goals, planner.env.goals.features))
     logits, *_ = planner.networks(flat, jnp.zeros(nothing.shape[:-1], bool), nothing)
     return logits.reshape(*is_here.shape, -1)
 
 
-def _everyone(table: Table, others: Int[Array, "search other"]) -> Int[Array, "search agent"]:
-    """The co-players' moves in their own places; the planner's place is empty for now."""
-    count = others.shape[1] + 1
-    rows = []
-    for place, order in enumerate(table.models.others):
-        moves = table.by_seat(others)[place]
-        rows.append(jnp.zeros((moves.shape[0], count), jnp.int32).at[:, order].set(moves))
-    return jnp.concatenate(rows)
-
-
 def _step(planner: Planner, node: Node, action: Int[Array, " search"], keys: Key):
-    table, seats = planner.table, planner.seats
-    is_own = np.repeat(seats, action.shape[0] // len(seats))[:, None] == np.arange(node.moves.shape[1])[None]
-    joint = jnp.where(is_own, action[:, None], node.moves)
-    step_keys = jax.vmap(lambda key: jax.random.split(key, action.shape[0] // len(seats)))(keys).ravel()
-    state, after = jax.vmap(table.env.step)(node.state, joint, step_keys)
-    reward, ended = table.own(after.reward, seats), table.own(after.terminated, seats)
-    return Arrived(state, after, node.guess), reward, ended
+    table = planner.table
+    joint = table.with_own(node.moves, action)
+    step_keys = jax.vmap(lambda key: jax.random.split(key, action.shape[0] // keys.shape[0]))(keys).ravel()
+    state, after = jax.vmap(planner.env.step)(node.state, joint, step_keys)
+    return Arrived(state, after, node.guess), table.own(after.reward), table.own(after.terminated)

@@ -18,7 +18,7 @@ from coplay.algorithms.actor_critic import from_columns, to_columns
 from coplay.algorithms.sharing import Sharing
 from coplay.opponents.goal_policy import sights, those_after, wishes
 from coplay.opponents.subgoals import Subgoal, SubgoalModel, infer, log_chances, spread, subgoal_model
-from coplay.training.devices import masked_mean
+from coplay.training.devices import masked_mean, total
 from coplay.training.stages import Fit, fit
 from coplay.types import (
     Environment,
@@ -154,7 +154,7 @@ class Rows:
     action: Int[Array, "*rows"]
     counts: Bool[Array, "*rows"]
     noise: Float[Array, "*rows number"]  # what subgoals are drawn with
-    true: Float[Array, "*rows"]  # surprise of the co-player's own policy
+    policy: Float[Array, "*rows action"]  # the co-player's own
     first: Bool[Array, "*columns"]
     memory: Float[Array, "*starts hidden"]  # at the start of each column
 
@@ -196,15 +196,13 @@ def _rows(reader: Readers, params: Seated, trajectory: Trajectory, length: int, 
     shape = (*before.first.shape, others.shape[1], reader.model.size)
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, params.own["seat"]["identity"])
     noise = jax.vmap(lambda k: jax.random.normal(k, shape), out_axes=2)(keys)
-    chance = jnp.take_along_axis(steps.decision.policy, steps.decision.action[..., None], axis=-1)[..., 0]
-    true = -jnp.log(jnp.maximum(chance, 1e-9))
     by_pair = [
         sights_of(reader, before),
         before.legal[:, :, others],
         steps.decision.action[:, :, others],
         before.active[:, :, others],
         noise,
-        true[:, :, others],
+        steps.decision.policy[:, :, others],
     ]
     columns = [sharing.groups(to_columns(x, length), 2) for x in by_pair]
     first = sharing.alike(to_columns(before.first, length), len(others))
@@ -231,7 +229,8 @@ def _figures(reader: Readers, weights: PyTree, rows: Rows) -> Metrics:
     players' own policies and that of a guess over what is legal."""
     axes = tuple(range(rows.counts.ndim))
     told, subgoal = _told(reader, weights, rows)
-    chosen = _of_action(told, rows)
+    true = jnp.log(jnp.maximum(rows.policy, 1e-9))
+    chosen, best = _of_action(told, rows), _of_action(true, rows)
     evenly = jnp.log(jnp.sum(rows.legal, axis=-1).astype(jnp.float32))
 
     def mean(x: Array) -> Array:
@@ -239,15 +238,32 @@ def _figures(reader: Readers, weights: PyTree, rows: Rows) -> Metrics:
 
     return {
         "opponents/surprise": mean(-chosen[..., 0]),
-        "opponents/true_surprise": mean(rows.true),
+        "opponents/true_surprise": mean(-best[..., 0]),
         "opponents/even_surprise": mean(evenly),
         "opponents/top1": mean(jnp.sum(told > chosen, axis=-1) == 0),
+        "opponents/true_top1": mean(jnp.sum(true > best, axis=-1) == 0),
         "opponents/top3": mean(jnp.sum(told > chosen, axis=-1) < 3),
+        "opponents/macro_f1": macro_f1(told, rows.action, rows.counts),
+        "opponents/true_macro_f1": macro_f1(true, rows.action, rows.counts),
         "subgoal/spread": mean(spread(subgoal)),
         "subgoal/deviation": jnp.sqrt(
             mean(jnp.mean((subgoal.mean - _mean_of(mean, subgoal.mean)) ** 2, axis=-1))
         ),
     }
+
+
+def macro_f1(
+    told: Float[Array, "*rows action"], action: Int[Array, "*rows"], counts: Bool[Array, "*rows"]
+) -> Float[Array, ""]:
+    """F1 of foretelling each action as the likeliest, averaged over the actions that were taken."""
+    actions, axes = told.shape[-1], tuple(range(counts.ndim))
+    is_told = jax.nn.one_hot(jnp.argmax(told, axis=-1), actions, dtype=bool) & counts[..., None]
+    is_taken = jax.nn.one_hot(action, actions, dtype=bool) & counts[..., None]
+    said, taken, right = total(
+        tuple(jnp.sum(x, axes, dtype=jnp.float32) for x in (is_told, is_taken, is_told & is_taken))
+    )
+    f1 = 2.0 * right / jnp.maximum(said + taken, 1.0)
+    return jnp.sum(jnp.where(taken > 0, f1, 0.0)) / jnp.maximum(jnp.sum(taken > 0), 1)
 
 
 def _mean_of(mean, x: Float[Array, "*rows number"]) -> Float[Array, "*one number"]:
