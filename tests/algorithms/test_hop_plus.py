@@ -12,15 +12,18 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from coplay.algorithms.hop_plus import _beside, _imagination, _memories, _parts, _tests, hop_plus
 from coplay.algorithms.hop_plus_config import HOPPlusConfig
-from coplay.algorithms.imagination import imagine
+from coplay.algorithms.imagination import imagine, values
+from coplay.algorithms.imagined_search import Planner, one_step
 from coplay.algorithms.losses import log_policy
 from coplay.algorithms.ppo import Plan, PPOConfig, ppo
+from coplay.algorithms.search_table import Table
 from coplay.algorithms.subgoal_stage import macro_f1
 from coplay.algorithms.world_stage import world_stage
 from coplay.diagnostics import gates
 from coplay.envs import make_game
 from coplay.envs.contract import COMPILE_FAST
 from coplay.errors import BadInput
+from coplay.opponents.goal_policy import those_after
 from coplay.training.rollout import collect, start_playing
 from tests.small import same_bits
 
@@ -328,3 +331,68 @@ def test_macro_f1_is_that_of_a_table_counted_by_hand():
     told = jax.nn.one_hot(jnp.array([0, 1, 1, 2]), 3)
     counts = jnp.array([True, True, True, False])
     assert_allclose(macro_f1(told, jnp.array([0, 0, 1, 1]), counts), 2 / 3, rtol=1e-6)
+
+
+# --- planning ------------------------------------------------------------------------------------
+
+
+def planned(config, params, trajectory, time=12):
+    """What is done at one moment of a round, when it counts."""
+    player = hop_plus(game(), SEATS, config, PLAN)
+    timestep, state = jax.tree.map(lambda x: x[time], (trajectory.steps.before, trajectory.steps.state))
+    return compiled(lambda: player.play(params, player.remember(16), timestep, state, KEY)[1])()
+
+
+@pytest.mark.parametrize("acts_in", ["world", "game"])
+@pytest.mark.parametrize("acts", ["one_step", "search"])
+def test_plans_are_legal_moves_that_chance_alone_would_not_make(acts, acts_in):
+    _, params, _, trajectory = played()
+    config = dataclasses.replace(CONFIG, acts=acts, acts_in=acts_in, simulations=4, trees=2)
+    decision = planned(config, params, trajectory)
+    legal = np.asarray(trajectory.steps.before.legal[12])
+    assert np.take_along_axis(legal, np.asarray(decision.action)[..., None], axis=-1).all()
+    assert_array_equal(np.asarray(decision.policy).max(axis=-1), 1.0)
+    drawn = planned(CONFIG, params, trajectory)
+    assert not np.array_equal(decision.action, drawn.action)
+    assert_array_equal(decision.thoughts.prediction, drawn.thoughts.prediction)
+
+
+def test_one_step_on_a_lone_player_finds_what_each_move_pays_and_is_worth_after_it():
+    """Nobody else acts in a game with one player left, so what a plan says can be computed by hand."""
+    _, params, _, trajectory = played(BOUND)
+    parts, _ = _parts(game(), SEATS, BOUND)
+    steps = trajectory.steps
+    where = np.argwhere(np.asarray(steps.before.active.sum(axis=-1) == 1))
+    assert len(where), "this round does not show it"
+    time, env = where[0]
+    seat = int(np.argmax(steps.before.active[time, env]))
+    timestep, state, notes = jax.tree.map(
+        lambda x: x[time, env][None], (steps.before, steps.state, steps.decision.notes)
+    )
+    imagination = _imagination(parts)
+    planner = Planner(imagination, params, Table(np.array(SEATS), those_after(SEATS, 4), 2), 0.5)
+    keys = jax.random.split(KEY, 4)
+    found = compiled(lambda: one_step(planner, 0.9, notes, timestep, state, keys))().q[0, seat]
+
+    @compiled
+    def by_hand(action):
+        joint = jnp.zeros(4, jnp.int32).at[seat].set(action)
+        _, after = game().step(jax.tree.map(lambda x: x[0], state), joint, KEY)
+        seen = imagination.model.views["critic"](
+            jax.tree.map(lambda x: x[None], after), notes, SEATS, params["policy"]
+        )
+        worth = values(imagination.model, params["policy"], jnp.swapaxes(seen, 0, 1))[seat, 0]
+        return after.reward[seat] + 0.9 * jnp.where(after.terminated[seat], 0.0, worth)
+
+    legal = np.asarray(timestep.legal[0, seat])
+    expected = np.array([by_hand(jnp.int32(action)) for action in np.flatnonzero(legal)])
+    assert_allclose(np.asarray(found)[legal], expected, atol=1e-5)
+
+
+def test_plans_without_a_world_or_without_models_of_the_others_are_refused():
+    with pytest.raises(ValueError, match="acts_in='game'"):
+        HOPPlusConfig(acts="search", world="none", real_share=1.0)
+    with pytest.raises(ValueError, match="subgoals='inferred'"):
+        HOPPlusConfig(acts="one_step", subgoals="none", real_share=1.0)
+    with pytest.raises(ValueError, match="trees=0"):
+        HOPPlusConfig(trees=0)

@@ -4,13 +4,14 @@ import dataclasses
 from typing import Literal
 
 from coplay.algorithms.ppo import PPOConfig
+from coplay.algorithms.search_settings import SearchSettings
 from coplay.planning.search import SearchConfig
 
 Memory = Literal["counters", "average", "removal_count", "sticky", "weighed", "none"]
 
 
 @dataclasses.dataclass(frozen=True)
-class HOPConfig(PPOConfig):
+class HOPConfig(PPOConfig, SearchSettings):
     model_hidden: tuple[int, ...] = (64, 64)  # widths of the co-players' models
     model_learning_rate: float = 1e-3
     model_epochs: int = 2  # passes over each labelled round
@@ -33,46 +34,31 @@ class HOPConfig(PPOConfig):
     value_normalisation: bool = False  # trees need values on the game's own scale
     value_clip: float | None = None
     acts: Literal["search", "network"] = "search"  # when it counts
-    trees: int = 3  # drawn guesses at what the others want, for each decision
-    simulations: int = 32  # walks in each tree
-    exploration: float = 1.0  # c of pUCT
     company: Literal["models", "random", "self"] = "models"  # who acts for the others in a search
     searched_games: float = 0.25  # share of games in which free seats plan their moves while learning
     searched_trees: int = 1
     searched_simulations: int = 16
     search_weight: float = 1.0  # of following the search where it decided
-    open_prior: float = 0.5  # share of chance in what a search tries first, the rest is the policy's
     errand_prior: float = 0.25  # share of going after the goal worth most, before that, when it counts
     searched_errand_prior: float = 0.0  # the same while learning
-    search_depth: int = 32  # a walk ends here with the critic's value
     leaf: Literal["critic", "rollout"] = "critic"  # rollout: played on towards each goal, no critic asked
     rollout_steps: int = 12
-    root: Literal["puct", "gumbel"] = "puct"
-    q_mode: Literal["value", "reference"] = "value"  # Q of what is not tried: the node's; or total / (N + 1)
-    choose: Literal["visits", "visited_q"] = "visits"  # never an action that no tree has tried
 
     def __post_init__(self):
         super().__post_init__()
         passes = ("model_epochs", "model_minibatches", "pursuit_epochs", "pursuit_minibatches")
-        for name in ("trees", "searched_trees", "rollout_steps", *passes):
+        for name in ("searched_trees", "rollout_steps", *passes):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
         if self.network != "mlp" or self.parameters != "per_agent" or self.value_normalisation:
             raise ValueError("hop has network='mlp', parameters='per_agent' and value_normalisation=false")
-        _ = self.search  # checks itself
+        self.check_search(self.discount)
         shares = ("whim", "ordered_games", "new_company", "pursuit_discount", "searched_games")
-        shares += ("open_prior", "errand_prior", "searched_errand_prior")
+        shares += ("errand_prior", "searched_errand_prior")
         for name in shares:
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name}={getattr(self, name)} must lie between 0 and 1")
 
     @property
     def search(self) -> SearchConfig:
-        return SearchConfig(
-            simulations=self.simulations,
-            exploration=self.exploration,
-            discount=self.discount,
-            max_depth=self.search_depth,
-            root=self.root,
-            q_mode=self.q_mode,
-        )
+        return self.search_with(self.discount)

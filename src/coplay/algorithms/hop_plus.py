@@ -14,14 +14,17 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from coplay.algorithms import actor_critic
 from coplay.algorithms.actor_critic import ActorCritic
 from coplay.algorithms.hop_plus_config import HOPPlusConfig
 from coplay.algorithms.imagination import Imagination, Use, imagine, imagined_rows
+from coplay.algorithms.imagined_search import Planner, one_step, plan
 from coplay.algorithms.ppo import Beside, Plan, ppo_stage
 from coplay.algorithms.rewards import learning_reward
+from coplay.algorithms.search_table import CHOICES, Table
 from coplay.algorithms.subgoal_stage import (
     OTHERS,
     Readers,
@@ -45,6 +48,7 @@ from coplay.training.devices import masked_mean
 from coplay.training.stages import in_order, on
 from coplay.types import (
     Algorithm,
+    Decision,
     Environment,
     Key,
     Metrics,
@@ -160,8 +164,10 @@ def _act(parts: Parts, params: PyTree, memory: PyTree, timestep: TimeStep, state
 
 
 def _play(parts: Parts, params: PyTree, memory: PyTree, timestep: TimeStep, state, key: Key):
-    """The same, and it tells what it expects the others to do."""
+    """When it counts: moves may be planned, and it tells what it expects the others to do."""
     memory, decision = _act(parts, params, memory, timestep, state, key)
+    if parts.config.acts != "policy":
+        decision = _planned(parts, params, decision, timestep, state, stream(key, "plan"))
     if parts.reader is None:
         return memory, decision
     seen, legal = sights_of(parts.reader, timestep), timestep.legal[:, parts.reader.others]
@@ -169,10 +175,27 @@ def _play(parts: Parts, params: PyTree, memory: PyTree, timestep: TimeStep, stat
     return memory, dataclasses.replace(decision, thoughts=Thoughts(prediction=jnp.exp(told)))
 
 
+def _planned(parts: Parts, params: PyTree, decision: Decision, timestep: TimeStep, state, key: Key):
+    """The same decision by what was found best, one step on or by search."""
+    config, seats = parts.config, np.array(parts.seats)
+    table = Table(seats, those_after(parts.seats, parts.env.num_agents), config.trees)
+    imagination = _imagination(parts, in_game=config.acts_in == "game")
+    planner = Planner(imagination, params, table, config.open_prior)
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, params["policy"].own["seat"]["identity"])
+    now = decision.notes, timestep, state, keys
+    if config.acts == "one_step":
+        plans = one_step(planner, config.discount, *now)
+    else:
+        plans = plan(planner, config.search_with(config.discount), *now)
+    action = CHOICES[config.choose](plans, config.trees)
+    policy = jax.nn.one_hot(action, plans.q.shape[-1])
+    return dataclasses.replace(decision, action=action, log_prob=jnp.zeros(action.shape), policy=policy)
+
+
 # --- imagining -----------------------------------------------------------------------------------
 
 
-def _imagination(parts: Parts) -> Imagination:
+def _imagination(parts: Parts, in_game: bool = False) -> Imagination:
     config, env, reader, world = parts.config, parts.env, parts.reader, parts.world
 
     def learned(params: PyTree, state, action, key: Key, first: Int[Array, ""]):
@@ -184,14 +207,15 @@ def _imagination(parts: Parts) -> Imagination:
     def true(params: PyTree, state, action, key: Key, first: Int[Array, ""]):
         return *env.step(state, action, key), jnp.float32(0.0)
 
-    def as_modelled(params: PyTree, notes: Subgoal, timestep: TimeStep, own, key: Key):
+    def guess(notes: PyTree, own, keys: Key):
+        return jax.vmap(drawn)(jax.tree.map(own, notes), keys) if reader is not None else ()
+
+    def as_modelled(params: PyTree, goal: Float[Array, "seat moment other number"], timestep: TimeStep, own):
         """What everyone else does in the games of every seat, as that seat thinks."""
         assert reader is not None, "the settings have been refused otherwise"
-        rows = sights_of(reader, timestep), timestep.legal[:, reader.others], notes.mean, notes.log_std
-        sights, legal, mean, log_std = (jnp.swapaxes(own(x), 0, 1) for x in rows)  # [moment, seat, ...]
-        keys = jax.vmap(jax.random.fold_in, (None, 0))(key, params["policy"].own["seat"]["identity"])
-        goal = jax.vmap(drawn, (1, 0), 1)(Subgoal(mean, log_std), keys)
-        return jnp.swapaxes(foretold(reader, params["policy"], sights, legal, goal), 0, 1)
+        rows = own(sights_of(reader, timestep)), own(timestep.legal[:, reader.others]), goal
+        rows = [jnp.swapaxes(x, 0, 1) for x in rows]  # [moment, seat, ...]
+        return jnp.swapaxes(foretold(reader, params["policy"], *rows), 0, 1)
 
     def noticed(params: PyTree, memory, notes, after: TimeStep):
         if reader is None or config.imagined_steps == 1:
@@ -203,8 +227,9 @@ def _imagination(parts: Parts) -> Imagination:
         steps=config.imagined_steps,
         discount=config.discount,
         trace=config.trace,
+        guess=guess,
         others=as_modelled if config.others == "models" else None,
-        move=learned if world is not None else true,
+        move=learned if world is not None and not in_game else true,
         notice=noticed,
     )
 

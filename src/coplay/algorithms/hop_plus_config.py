@@ -4,10 +4,11 @@ import dataclasses
 from typing import Literal
 
 from coplay.algorithms.ppo import PPOConfig
+from coplay.algorithms.search_settings import SearchSettings
 
 
 @dataclasses.dataclass(frozen=True)
-class HOPPlusConfig(PPOConfig):
+class HOPPlusConfig(PPOConfig, SearchSettings):
     subgoals: Literal["inferred", "none"] = "inferred"  # none: co-players are not read at all
     policy_reads: bool = True  # subgoals of the others, beside its own row
     subgoal_size: int = 4  # numbers in a subgoal
@@ -28,6 +29,8 @@ class HOPPlusConfig(PPOConfig):
     imagined_steps: int = 1
     critic_data: Literal["real", "both"] = "real"
     gates: Literal["auto", "off"] = "auto"  # off: imagined from the first round on, whatever it is worth
+    acts: Literal["policy", "one_step", "search"] = "policy"  # when it counts
+    acts_in: Literal["world", "game"] = "world"  # what plans are made in: as `world` says, or the true game
     doubt: float = 1.0  # imagined rows weigh exp(-doubt * disagreement of the members)
 
     def __post_init__(self):
@@ -38,6 +41,11 @@ class HOPPlusConfig(PPOConfig):
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
         if not 0 <= self.real_share <= 1:
             raise ValueError(f"real_share={self.real_share} must lie between 0 and 1")
+        self.check_search(self.discount)
+        if self.acts != "policy" and self.acts_in == "world" and self.world == "none":
+            raise ValueError("plans are made in a world: set world='learned' or 'game', or acts_in='game'")
+        if self.acts != "policy" and self.others == "models" and self.subgoals == "none":
+            raise ValueError("plans foresee the others by subgoals: set subgoals='inferred'")
         if "gru" in self.network:
             raise ValueError("hop_plus reads histories by its subgoals; set network='mlp' or 'cnn'")
         if self.imagines and self.world == "none":

@@ -33,7 +33,8 @@ class Imagination(NamedTuple):
     steps: int
     discount: float
     trace: float
-    others: Callable | None  # params, notes, timestep, own, key -> log chances [seat, moment, other, action]
+    guess: Callable  # notes, own, keys [seat] -> what the others are up to [seat, moment, other, number]
+    others: Callable | None  # params, guess, timestep, own -> log chances [seat, moment, other, action]
     move: Callable  # params, state, action, key, first -> state, TimeStep, doubt; one game
     notice: Callable  # params, memory, notes, timestep -> memory, notes
 
@@ -121,21 +122,15 @@ def _one_step(imagination: Imagination, params: PyTree, moment: Moment, key: Key
     policy = params["policy"]
     identity = policy.own["seat"]["identity"]
     seen = {name: view(timestep, moment.notes, model.seats, policy) for name, view in model.views.items()}
-    log_all = log_policy(
-        read_rows(model, "policy", policy, (), seen["policy"], timestep.first)[1],
-        timestep.legal[:, model.index],
-    )
-    own = _own(model)
-    if imagination.others is None:
-        of_others = _by_place(model, log_all)[:, :, 1:]
-    else:
-        of_others = imagination.others(params, moment.notes, timestep, own, stream(key, "others"))
-    by_place = jnp.concatenate([own(log_all)[:, :, None], of_others], axis=2)
+    own = own_games(model)
+    guess = imagination.guess(moment.notes, own, _seat_keys(stream(key, "others"), identity))
+    log_own, of_others = company(imagination, params, seen["policy"], timestep, guess)
+    by_place = jnp.concatenate([log_own[:, :, None], of_others], axis=2)
     drawn = _each(jax.random.categorical, stream(key, "act"), identity, by_place)  # [seat, moment, place]
     joint = _by_agent(model, drawn)
     games = timestep.first.shape[0]
     first = jnp.repeat(jnp.asarray(model.seats), games // len(model.seats))
-    step_keys = _by_seat(jax.vmap(jax.random.fold_in, (None, 0))(stream(key, "move"), identity), games)
+    step_keys = _by_seat(_seat_keys(stream(key, "move"), identity), games)
     state, after, more_doubt = jax.vmap(imagination.move, (None, 0, 0, 0, 0))(
         params, moment.state, joint, step_keys, first
     )
@@ -147,7 +142,7 @@ def _one_step(imagination: Imagination, params: PyTree, moment: Moment, key: Key
         critic_input=own(seen["critic"]),
         legal=own(timestep.legal[:, model.index]),
         action=action,
-        log_prob=jnp.take_along_axis(own(log_all), action[..., None], axis=-1)[..., 0],
+        log_prob=jnp.take_along_axis(log_own, action[..., None], axis=-1)[..., 0],
         reward=own(after.reward[:, model.index]),
         ends=own(after.terminated[:, model.index]),
         cut=own(jnp.broadcast_to(after.truncated[:, None], (games, len(model.seats)))),
@@ -163,7 +158,31 @@ def _by_seat(keys: Key, games: int) -> Key:
     return jax.vmap(lambda key: jax.random.split(key, games // keys.shape[0]))(keys).reshape(-1)
 
 
-def _own(model: ActorCritic) -> Callable[[Array], Array]:
+def company(
+    imagination: Imagination,
+    params: PyTree,
+    inputs: Float[Array, "game seat feature"],
+    timestep: TimeStep,
+    guess: PyTree,
+) -> tuple[Float[Array, "seat moment action"], Float[Array, "seat moment other action"]]:
+    """Log chances of what each seat does in its own games, and of what everyone else does in them."""
+    model, policy = imagination.model, params["policy"]
+    own, legal = own_games(model), timestep.legal[:, model.index]
+    if imagination.others is None:  # by their own policies: everyone's are asked in every game
+        logits = read_rows(model, "policy", policy, (), inputs, timestep.first)[1]
+        log_all = log_policy(logits, legal)
+        return own(log_all), _by_place(model, log_all)[:, :, 1:]
+    by_row = jnp.swapaxes(own(inputs), 0, 1)
+    logits = read_rows(model, "policy", policy, (), by_row, jnp.zeros(by_row.shape[0], bool))[1]
+    log_own = log_policy(jnp.swapaxes(logits, 0, 1), own(legal))
+    return log_own, imagination.others(params, guess, timestep, own)
+
+
+def _seat_keys(key: Key, identity: Int[Array, " seat"]) -> Key:
+    return jax.vmap(jax.random.fold_in, (None, 0))(key, identity)
+
+
+def own_games(model: ActorCritic) -> Callable[[Array], Array]:
     """From [game, seat, ...] to [seat, moment, ...]: everyone in the games that it imagines."""
     seats = len(model.seats)
     index = np.arange(seats)
@@ -191,8 +210,7 @@ def _by_agent(model: ActorCritic, rows: Int[Array, "seat moment place"]) -> Int[
 
 def _each(draw: Callable, key: Key, identity: Int[Array, " seat"], rows: Array) -> Array:
     """A draw for every seat from a stream of its own, [seat, ...]."""
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, identity)
-    return jax.vmap(draw)(keys, rows).astype(jnp.int32)
+    return jax.vmap(draw)(_seat_keys(key, identity), rows).astype(jnp.int32)
 
 
 # --- what it was worth ---------------------------------------------------------------------------
@@ -202,7 +220,7 @@ def _valued(imagination: Imagination, params: PyTree, moments: list[Moment], row
     """Values of every imagined moment, and advantages that bootstrap at the cut."""
     model, policy = imagination.model, params["policy"]
     later = _values_after(imagination, policy, moments)  # [step, seat, moment]
-    value = jnp.stack([_values(model, policy, inputs) for inputs in rows.critic_input])
+    value = jnp.stack([values(model, policy, inputs) for inputs in rows.critic_input])
     step = jnp.arange(imagination.steps)[:, None, None]
     cut = rows.cut | (step + 1 >= most)
     advantage = advantages(rows.reward, value, later, rows.ends, cut, imagination.discount, imagination.trace)
@@ -226,15 +244,15 @@ def _valued(imagination: Imagination, params: PyTree, moments: list[Moment], row
 def _values_after(imagination: Imagination, policy: Seated, moments: list[Moment]):
     """Of where each step led, read with what was noted before it: another note would be another game."""
     model = imagination.model
-    own = _own(model)
+    own = own_games(model)
     inputs = [
         own(model.views["critic"](after.timestep, before.notes, model.seats, policy))
         for before, after in itertools.pairwise(moments)
     ]
-    return jnp.stack([_values(model, policy, rows) for rows in inputs])
+    return jnp.stack([values(model, policy, rows) for rows in inputs])
 
 
-def _values(model: ActorCritic, policy: Seated, rows: Float[Array, "seat moment view"]):
+def values(model: ActorCritic, policy: Seated, rows: Float[Array, "seat moment view"]):
     """By each seat's critic, in the game's units."""
     by_row = jnp.swapaxes(rows, 0, 1)
     first = jnp.zeros(by_row.shape[0], bool)
