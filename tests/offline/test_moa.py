@@ -9,18 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from coplay.errors import BadInput
-from coplay.offline import collect, dataset, moa, pretrain, training
-
-PLAYERS = ("nearest_stag", "nearest_hare")
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    path = tmp_path_factory.mktemp("data") / "play.parquet"
-    options = {"observation": "entities", "horizon": 15}
-    about = collect.about("4h1s_4x4", options, PLAYERS, True, 300, seed=0)
-    dataset.write(path, about, collect.record(about))
-    return path
+from coplay.offline import dataset, moa, pretrain, training
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """What the figures of all parts are made of."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
@@ -23,3 +24,22 @@ def rarity(classes: Int[np.ndarray, " row"], num_classes: int, most: float) -> F
     share = np.bincount(classes, minlength=num_classes) / len(classes)
     times = np.minimum(most, np.sqrt(share.max() / np.maximum(share, 1e-9)))
     return (times / (times * share).sum()).astype(np.float32)
+
+
+def linear_reading(
+    inputs: Float[Array, "*rows number"],
+    goal: Int[Array, "*rows"],
+    counts: Bool[Array, "*rows"],
+    is_learned: Bool[Array, "*some"],
+    num_goals: int,
+) -> Float[Array, ""]:
+    """How often a linear reading of `inputs`, fitted by least squares where `is_learned`, tells the goal
+    elsewhere. Rows without a goal do not count; without inputs it says the commonest."""
+    has_goal = counts & (goal >= 0)
+    inputs = jnp.concatenate([inputs, jnp.ones_like(goal, jnp.float32)[..., None]], axis=-1)
+    weight = (has_goal & is_learned)[..., None]
+    flat = (inputs * weight).reshape(-1, inputs.shape[-1])
+    target = (jax.nn.one_hot(goal, num_goals) * weight).reshape(-1, num_goals)
+    gram = flat.T @ flat + 1e-3 * jnp.eye(flat.shape[-1])
+    said = jnp.argmax(inputs @ jnp.linalg.solve(gram, flat.T @ target), axis=-1)
+    return mean_over(has_goal & ~is_learned, said == goal)

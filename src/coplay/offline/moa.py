@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 from coplay.errors import BadInput, require
 from coplay.experiment import is_run
 from coplay.offline.dataset import About, Episodes
-from coplay.offline.figures import confusion_table, mean_over, rarity
+from coplay.offline.figures import confusion_table, linear_reading, mean_over, rarity
 from coplay.offline.part import Part
 from coplay.offline.pictures import by_class, confusion, shares
 from coplay.opponents import subgoals
@@ -203,20 +203,11 @@ def _probes(
 ) -> dict[str, Array]:
     """How often a linear reading of the subgoal, fitted on half of the episodes, tells the true goal in the
     other half; beside always saying the commonest."""
-    has_goal = rows.counts & (rows.goal >= 0)
-    num_goals = len(model.env.goals.names)
-    half = (jnp.arange(subgoal.shape[0]) % 2 == 0)[:, None, None]
-    inputs = jnp.concatenate([subgoal, jnp.ones_like(subgoal[..., :1])], axis=-1)
-    wanted = jax.nn.one_hot(rows.goal, num_goals)
-    weight = (has_goal & half)[..., None]
-    flat, target = (inputs * weight).reshape(-1, inputs.shape[-1]), (wanted * weight).reshape(-1, num_goals)
-    gram = flat.T @ flat + 1e-3 * jnp.eye(flat.shape[-1])
-    reading = jnp.argmax(inputs @ jnp.linalg.solve(gram, flat.T @ target), axis=-1)
-    commonest = jnp.argmax(jnp.sum(target, axis=0))
-    judged = has_goal & ~half
+    is_learned = (jnp.arange(subgoal.shape[0]) % 2 == 0)[:, None, None]
+    known = rows.goal, rows.counts, is_learned, len(model.env.goals.names)
     return {
-        "probe/subgoal": mean_over(judged, reading == rows.goal),
-        "probe/commonest": mean_over(judged, rows.goal == commonest),
+        "probe/subgoal": linear_reading(subgoal, *known),
+        "probe/commonest": linear_reading(subgoal[..., :0], *known),
     }
 
 

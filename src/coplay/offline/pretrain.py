@@ -15,7 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from coplay.envs import make_game
 from coplay.errors import BadInput, UnknownSetting
 from coplay.files import replace_file
-from coplay.offline import dataset, moa, training, world
+from coplay.offline import dataset, moa, training, vae, world
 from coplay.offline.dataset import About
 from coplay.offline.folder import PartFolder, require_free
 from coplay.offline.part import Part
@@ -32,7 +32,11 @@ class Kind(NamedTuple):
     make: Callable[[About, Any], Part]
 
 
-PARTS = {"moa": Kind(moa.MoaConfig, moa.part_of), "world": Kind(world.WorldConfig, world.part_of)}
+PARTS = {
+    "moa": Kind(moa.MoaConfig, moa.part_of),
+    "vae": Kind(vae.VaeConfig, vae.part_of),
+    "world": Kind(world.WorldConfig, world.part_of),
+}
 
 Say = Callable[[str], None]
 
