@@ -1,9 +1,13 @@
 """Experiments small enough for a test, and what several tests do with them."""
 
+from pathlib import Path
+
 import jax
 import numpy as np
 
 from coplay.experiment import Experiment, build, job, read_experiment, with_overrides
+from coplay.training.loop import metric_rows
+from coplay.training.run_folder import RunFolder
 
 SMALL = {
     "rollout.num_envs": 16,
@@ -37,6 +41,15 @@ def _in_play(experiment: Experiment) -> list[str]:
 
 def small_job(name: str = "ppo_4h1s_4x4", **changes):
     return job(build(small(name, **changes)))
+
+
+def written_run(path: Path, returns: list[list[float]]) -> str:
+    """A run folder of returns [seed, update], 160 steps apart, and losses, as the loop writes them."""
+    values = np.array(returns, np.float32)
+    work, updates = small_job(seeds=len(values)), values.shape[1]
+    rows = metric_rows(work, {"return": values, "loss": np.zeros_like(values)}, 0, updates)
+    RunFolder.create(path, "", {}).write_metrics(0, updates * work.steps_per_update, rows)
+    return str(path)
 
 
 def same_bits(a, b) -> bool:

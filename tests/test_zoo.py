@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+from coplay.cli.main import main
 from coplay.evaluation import adaptation_figures as figures
 from coplay.evaluation.adaptation import Protocol
 from coplay.experiment import parse_run, zoo_names
@@ -31,3 +32,10 @@ def test_hop_of_the_zoo_takes_its_hare_among_hare_hunters():
     (played,) = met(focal, table, short, 0, False, lambda text: None)
     found = figures.episodes(played.early, played.late, table.focal_seats, short.kept_games)
     assert np.nanmean(found.value) > 0.9  # random play 0.40, PPO of the quickstart 0.14
+
+
+def test_the_list_of_players_names_every_animal_and_what_made_it(capsys):
+    assert main(["players", "--json"]) == 0
+    listed = {player["name"]: player["description"] for player in json.loads(capsys.readouterr().out)}
+    for name in zoo_names():
+        assert "coplay train" in listed[f"zoo:{name}"]

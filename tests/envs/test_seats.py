@@ -103,6 +103,48 @@ def test_a_picture_and_the_outcomes_follow_the_learners():
     assert set(env.outcomes(state, state)) == {"own_coins", "other_coins"}
 
 
+def walked(env, steps):
+    """States, actions and what followed, of random play that hunts where it can."""
+
+    def one_step(carry, key):
+        state, before = carry
+        liking = jax.random.uniform(key, (4, 7)) * jnp.arange(1, 8)[None]
+        action = jnp.argmax(before.legal * liking, axis=1)
+        after = env.step(state, action, key)
+        return after, (state, action, after)
+
+    keys = jax.random.split(jax.random.key(5), steps)
+    return jax.lax.scan(one_step, env.reset(jax.random.key(27)), keys)[1]
+
+
+def test_a_shuffled_game_is_read_as_a_board_by_learner_and_written_back_from_it():
+    env = shuffled(variant("4x4, entities, early"))
+    states, actions, (later, rows) = jax.jit(lambda: walked(env, 12))()
+    assert not np.asarray(rows.active).all(), "somebody has left on the way"
+
+    def there_and_back(state, action, later, rows):
+        board = env.entities.read(later)
+        written = env.entities.write(state, action, board, rows.reward)
+        can = env.entities.possible(state, board)
+        return equal(written, (later, rows)), equal(env.entities.read(written[0]), board), can
+
+    assert np.all(jax.jit(jax.vmap(there_and_back))(states, actions, later, rows))
+
+
+def test_a_learner_is_on_the_board_where_it_sees_itself():
+    env = shuffled(variant("4x4, entities, early"))
+    state, first = jax.jit(env.reset)(jax.random.key(27))
+    own = jax.vmap(lambda row: env.split(row)["self"])(first.observation)
+    assert_array_equal(env.entities.read(state).players, np.argmax(own.reshape(4, -1), axis=1))
+    assert len(set(np.asarray(env.entities.read(state).players).tolist())) == 4, "or all orders are alike"
+    jump = dataclasses.replace(env.entities.read(state), players=env.entities.read(state).players[::-1])
+    assert not env.entities.possible(state, jump)
+
+
+def test_a_game_that_is_no_board_of_things_is_none_with_shuffled_seats_either():
+    assert shuffled(variant("coin game")).entities is None
+
+
 @pytest.mark.parametrize("order", [(1, 2, 3, 0), (2, 3, 0, 1)])
 def test_a_game_under_other_names_is_the_same_game_row_by_row(order):
     plain = make_game("4h1s_4x4")

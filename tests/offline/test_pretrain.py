@@ -17,6 +17,7 @@ from coplay.errors import BadInput
 from coplay.nets import world as worlds
 from coplay.offline import collect, dataset, pretrain, training, world
 from coplay.offline.training import Training
+from coplay.settings import field_docs, field_types
 from coplay.types import Board
 from tests.small import same_bits
 
@@ -96,6 +97,15 @@ def test_bad_settings_are_one_sentence_and_nothing_is_written(data, capsys):
         assert sentence in capsys.readouterr().err
     assert not (data.parent / "no").exists()
     assert main(["pretrain", "wrld", str(data)]) == 2
+
+
+def test_help_says_what_every_kind_of_part_is_and_the_docs_what_its_settings_are(capsys):
+    with pytest.raises(SystemExit):
+        main(["pretrain", "--help"])
+    said = capsys.readouterr().out
+    for name, kind in pretrain.PARTS.items():
+        assert f"  {name:8}{kind.description}\n" in said
+        assert set(field_docs(kind.config)) == set(field_types(kind.config)), f"{name}: some say nothing"
 
 
 def test_a_fifth_of_the_episodes_is_held_out_whole():

@@ -1,6 +1,7 @@
 """Line-ups: whose rows are whose, frozen runs, and scores that follow the learner."""
 
 import dataclasses
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -112,3 +113,14 @@ def test_shuffled_seats_keep_rows_with_their_learner():
     inner = np.asarray(view(actor.env_state.inner)[0])
     for game in range(64):
         np.testing.assert_array_equal(actor.timestep.observation[game], inner[game][orders[game]])
+
+
+def test_a_learner_of_the_game_itself_may_sit_in_shuffled_seats():
+    """Without a step of training: it would fail while it is traced, where states are read as boards."""
+    work = job(build(small("hop_plus_4h1s_4x4", seats="shuffled")))
+    stretch = work.stretches[0]
+    state = jax.tree.map(lambda x: x[0], loop.start(work, stretch))
+    learn = partial(loop.train_step, work.env, stretch.algorithm, work.num_steps, work.sequence_length)
+    after, metrics = jax.eval_shape(learn, state)
+    assert jax.tree.structure(after) == jax.tree.structure(state)
+    assert any(name.startswith("world/") for name in metrics)

@@ -8,9 +8,10 @@ from coplay.algorithms import ALGORITHMS, DESCRIPTIONS
 from coplay.cli.output import print_json, print_table, refuse_rest, result
 from coplay.envs import GAMES, make_game
 from coplay.errors import BadInput, nearest
-from coplay.experiment import Experiment, experiment_names
+from coplay.experiment import Experiment, experiment_names, parse_run, read_run, zoo_names
 from coplay.players.catalogue import EVERYWHERE, PLAYERS, YARDSTICKS, describe
 from coplay.settings import describe_type, field_docs, field_types
+from coplay.training.run_folder import RunFolder
 
 
 def games_arguments(parser: argparse.ArgumentParser) -> None:
@@ -97,11 +98,22 @@ def players(arguments: argparse.Namespace, rest: list[str]) -> int:
         for game in games
         for name, maker in YARDSTICKS.get(game, {}).items()
     ]
+    rows += [row for row in _animals() if row[0] in games]
     if arguments.json:
         print_json([{"game": game, "name": name, "description": text} for game, name, text in rows])
     else:
         print_table(["game", "player", ""], rows)
     return 0
+
+
+def _animals() -> list[tuple[str, str, str]]:
+    """Trained players that come with the package: game, name, the command that made them."""
+    rows = []
+    for name in zoo_names():
+        folder = RunFolder.open(parse_run(f"zoo:{name}").path)
+        game = make_game(read_run(folder).game).name
+        rows.append((game, f"zoo:{name}", f"Trained by `{folder.versions['made_by']}`."))
+    return rows
 
 
 def _options(cls: type, values: Any) -> list[dict[str, Any]]:

@@ -7,57 +7,53 @@ from coplay.cli.output import print_json, print_table, refuse_rest, result
 from coplay.errors import BadInput
 from coplay.evaluation.compare import compare_runs, compare_speed
 
+LAST, WINDOW = 0.2, 16_000
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="+", metavar="RUN", help="two or more run folders")
     parser.add_argument("--metric", default="return", help="what to compare (default: return)")
-    parser.add_argument(
-        "--last", type=float, default=0.2, help="over this last share of training (default 0.2)"
-    )
+    parser.add_argument("--last", type=float, help=f"over this last share of training (default {LAST})")
     parser.add_argument("--reach", type=float, help="instead: real steps until the metric is so high")
-    parser.add_argument(
-        "--window", type=int, default=16_000, help="steps that --reach averages over (default 16,000)"
-    )
+    parser.add_argument("--window", type=int, help=f"steps that --reach averages over (default {WINDOW:,})")
 
 
 def compare(arguments: argparse.Namespace, rest: list[str]) -> int:
     refuse_rest(rest, ["json", "metric", "last", "reach", "window"])
     if len(arguments.runs) < 2:
         raise BadInput("compare takes two run folders or more")
-    if not 0 < arguments.last <= 1:
-        raise BadInput(f"--last {arguments.last} must lie between 0 and 1")
-    if arguments.reach is not None:
-        return _compare_speed(arguments)
-    compared = compare_runs(arguments.runs, arguments.metric, arguments.last)
+    return _compare_levels(arguments) if arguments.reach is None else _compare_speed(arguments)
+
+
+def _compare_levels(arguments: argparse.Namespace) -> int:
+    last = LAST if arguments.last is None else arguments.last
+    if not 0 < last <= 1:
+        raise BadInput(f"--last {last} must lie between 0 and 1")
+    if arguments.window is not None:
+        raise BadInput(
+            f"--window {arguments.window} is what --reach averages over; give --reach too, or --last"
+        )
+    compared = compare_runs(arguments.runs, arguments.metric, last)
     if arguments.json:
         print_json(compared)
         return 0
     rows = [
-        (
-            run["run"],
-            run["seeds"],
-            f"{run['iqm']:.3f}",
-            f"{run['interval'][0]:.3f} to {run['interval'][1]:.3f}",
-        )
+        (run["run"], run["seeds"], f"{run['iqm']:.3f}", _interval(run["interval"], ".3f") or "-")
         for run in compared["runs"]
     ]
     print_table(["run", "seeds", f"IQM of {arguments.metric}", "95% interval"], rows)
     for pair in compared["pairs"]:
-        low, high = pair["interval"]
-        verdict = "the curves coincide to the bit" if pair["coincide"] else _verdict(low, high)
-        result.print(
-            f"{pair['runs'][0]} against {pair['runs'][1]}: difference of IQMs {pair['iqm']:+.3f} "
-            f"(95% {low:+.3f} to {high:+.3f}), probability of improvement "
-            f"{pair['probability_of_improvement']:.2f}: {verdict}",
-            markup=False,
-        )
+        result.print(f"{pair['runs'][0]} against {pair['runs'][1]}: {_difference(pair)}", markup=False)
     return 0
 
 
 def _compare_speed(arguments: argparse.Namespace) -> int:
-    if arguments.window < 1:
-        raise BadInput(f"--window {arguments.window} must be at least 1")
-    compared = compare_speed(arguments.runs, arguments.metric, arguments.reach, arguments.window)
+    window = WINDOW if arguments.window is None else arguments.window
+    if window < 1:
+        raise BadInput(f"--window {window} must be at least 1")
+    if arguments.last is not None:
+        raise BadInput(f"--reach goes over all of training; leave --last {arguments.last:g} out")
+    compared = compare_speed(arguments.runs, arguments.metric, arguments.reach, window)
     if arguments.json:
         print_json(compared)
         return 0
@@ -67,7 +63,7 @@ def _compare_speed(arguments: argparse.Namespace) -> int:
             run["seeds"],
             run["lost"],
             "-" if run["mean"] is None else f"{run['mean']:,.0f}",
-            "-" if math.isnan(run["interval"][0]) else "{:,.0f} to {:,.0f}".format(*run["interval"]),
+            _interval(run["interval"], ",.0f") or "-",
         )
         for run in compared["runs"]
     ]
@@ -79,9 +75,27 @@ def _compare_speed(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _difference(pair: dict) -> str:
+    verdict = "the curves coincide to the bit" if pair["coincide"] else _verdict(*pair["interval"])
+    return (
+        f"difference of IQMs {pair['iqm']:+.3f}{_in_brackets(pair['interval'], '+.3f')}, probability of "
+        f"improvement {pair['probability_of_improvement']:.2f}: {verdict}"
+    )
+
+
 def _times(pair: dict) -> str:
-    low, high = pair["interval"]
-    return f"{pair['ratio']:.2f} times the steps (95% {low:.2f} to {high:.2f}), of the seeds that got there"
+    interval = _in_brackets(pair["interval"], ".2f")
+    return f"{pair['ratio']:.2f} times the steps{interval}, of the seeds that got there"
+
+
+def _in_brackets(interval: list[float], form: str) -> str:
+    return f" (95% {said})" if (said := _interval(interval, form)) else ""
+
+
+def _interval(interval: list[float], form: str) -> str:
+    """Nothing where there is none: one seed shows no spread."""
+    low, high = interval
+    return "" if math.isnan(low) else f"{low:{form}} to {high:{form}}"
 
 
 def _verdict(low: float, high: float) -> str:

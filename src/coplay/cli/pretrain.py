@@ -7,14 +7,18 @@ from coplay.cli.output import people, print_json, print_table, result
 from coplay.cli.train import parse_overrides
 from coplay.offline import pretrain as offline
 
-EPILOG = """settings may be given by name:
+KINDS = "\n".join(f"  {name:8}{kind.description}" for name, kind in sorted(offline.PARTS.items()))
+EPILOG = f"""kinds:
+{KINDS}
+
+settings may be given by name:
   coplay collect 4h1s_4x4 --players nearest_stag,nearest_hare,random --episodes 10000
   coplay pretrain world data/4h1s_4x4.parquet --epochs 20 --members 3
   coplay evaluate parts/world_4h1s_4x4 --on data/other.parquet"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("kind", choices=sorted(offline.PARTS), help="what to train")
+    parser.add_argument("kind", choices=sorted(offline.PARTS), help="what to train; see below")
     parser.add_argument("data", help="a file made by `coplay collect`")
     parser.add_argument("--out", help="folder to make (default: parts/KIND_DATA)")
 

@@ -42,7 +42,7 @@ def page() -> str:
         parts += [f"## `[game_options]` of `{name}`", GAMES[name], _table(type(options), options)]
     parts += ["## `coplay pretrain`", "For every part:", _table(Training, Training())]
     for name, kind in PARTS.items():
-        parts += [f"`coplay pretrain {name}`:", _table(kind.config, kind.config())]
+        parts += [f"`coplay pretrain {name}`: {kind.description}.", _table(kind.config, kind.config())]
     parts += ["## Shipped experiments", _experiments()]
     parts += ["## Metrics", "The same names in Parquet, TensorBoard and the report.", _metrics()]
     return "\n\n".join(parts) + "\n"

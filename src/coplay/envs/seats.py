@@ -14,7 +14,7 @@ from jaxtyping import Array, Int
 
 from coplay.envs import grid
 from coplay.errors import BadInput
-from coplay.types import Environment, EnvState, Key, TimeStep, pytree, stream
+from coplay.types import Board, Entities, Environment, EnvState, Key, TimeStep, pytree, stream
 
 
 @pytree
@@ -51,6 +51,24 @@ def shuffled(env: Environment) -> Environment:
         view=view,
         draw=lambda state: env.draw(env.rename(state.inner, state.order)),
         outcomes=lambda before, after: env.outcomes(before.inner, after.inner),
+        entities=env.entities and _shuffled_entities(env.entities),
+    )
+
+
+def _shuffled_entities(entities: Entities) -> Entities:
+    """The game as a board on which learners have their own places, whichever seats they sit in."""
+
+    def write(state: ShuffledState, action: Int[Array, " agent"], board: Board, reward):
+        seats = _inverse(state.order)
+        by_seat = _players(board, seats)
+        inner, timestep = entities.write(state.inner, action[seats], by_seat, reward[seats])
+        return dataclasses.replace(state, inner=inner), _rows(timestep, state.order)
+
+    return dataclasses.replace(
+        entities,
+        read=lambda state: _players(entities.read(state.inner), state.order),
+        write=write,
+        possible=lambda state, board: entities.possible(state.inner, _players(board, _inverse(state.order))),
     )
 
 
@@ -80,6 +98,11 @@ def _rows(timestep: TimeStep, order: Int[Array, " agent"]) -> TimeStep:
         active=timestep.active[order],
         terminated=timestep.terminated[order],
     )
+
+
+def _players(board: Board, order: Int[Array, " agent"]) -> Board:
+    """The board with its players in that order."""
+    return dataclasses.replace(board, players=board.players[order], here=board.here[order])
 
 
 def _inverse(order: Int[Array, " agent"]) -> Int[Array, " agent"]:

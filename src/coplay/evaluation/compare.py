@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
+from jaxtyping import Float, Int
 
 from coplay.errors import BadInput, nearest
 from coplay.evaluation.statistics import (
@@ -21,7 +22,7 @@ from coplay.training.run_folder import RunFolder
 def compare_runs(paths: list[str], metric: str, last: float) -> dict[str, Any]:
     """Interquartile means per run; per pair their difference, its interval, and whether curves coincide."""
     curves = {path: curve(RunFolder.open(path), metric)[1] for path in paths}
-    scores = {path: _last_part(of_run, last) for path, of_run in curves.items()}
+    scores = {path: _last_part(path, metric, of_run, last) for path, of_run in curves.items()}
     return {
         "metric": metric,
         "last": last,
@@ -30,25 +31,34 @@ def compare_runs(paths: list[str], metric: str, last: float) -> dict[str, Any]:
     }
 
 
-def curve(folder: RunFolder, metric: str) -> tuple[np.ndarray, np.ndarray]:
-    """The steps at which it was written, and its values [seed, step], mean over seats."""
+def curve(folder: RunFolder, metric: str) -> tuple[Int[np.ndarray, " step"], Float[np.ndarray, "seed step"]]:
+    """All steps at which some seed wrote it, and its values, mean over seats; NaN where a seed wrote none,
+    as in a round that ended no episode of its."""
     table = folder.read_metrics()
     rows = table.filter(pc.field("metric") == metric)
     if rows.num_rows == 0:
         known = table["metric"].unique().to_pylist()
         raise BadInput(f"{Path(folder.path)} has no metric {metric!r}; {nearest(metric, known)}")
     grouped = rows.group_by(["seed", "step"]).aggregate([("value", "mean")])
-    grouped = grouped.sort_by([("seed", "ascending"), ("step", "ascending")])
-    seeds = np.unique(grouped["seed"].to_numpy())
-    values, of_seed = grouped["value_mean"].to_numpy(), grouped["seed"].to_numpy()
-    shortest = min(int((of_seed == seed).sum()) for seed in seeds)
-    steps = grouped["step"].to_numpy()[of_seed == seeds[0]][:shortest]
-    return steps, np.stack([values[of_seed == seed][:shortest] for seed in seeds])
+    seeds = np.unique(table["seed"].to_numpy())  # of the run: one that never wrote it is a row of NaN
+    steps, place = np.unique(grouped["step"].to_numpy(), return_inverse=True)
+    values = np.full((len(seeds), len(steps)), np.nan)
+    values[np.searchsorted(seeds, grouped["seed"].to_numpy()), place] = grouped["value_mean"].to_numpy()
+    return steps, values
 
 
-def _last_part(of_run: np.ndarray, last: float) -> np.ndarray:
-    count = max(1, round(last * of_run.shape[1]))
-    return of_run[:, -count:].mean(axis=1)
+def _last_part(
+    path: str, metric: str, of_run: Float[np.ndarray, "seed step"], last: float
+) -> Float[np.ndarray, " seed"]:
+    """Every seed's mean over the last share of the steps, of what it wrote there."""
+    recent = of_run[:, -max(1, round(last * of_run.shape[1])) :]
+    silent = int(np.isnan(recent).all(axis=1).sum())
+    if silent:
+        raise BadInput(
+            f"{path}: {silent} of {len(of_run)} seeds wrote no {metric!r} in the last {last:g} of training; "
+            "raise --last or train longer"
+        )
+    return np.nanmean(recent, axis=1)
 
 
 def _one(path: str, scores: np.ndarray) -> dict[str, Any]:
@@ -83,7 +93,10 @@ def _pair(a: str, b: str, scores: dict[str, np.ndarray], curves: dict[str, np.nd
 def compare_speed(paths: list[str], metric: str, level: float, window: int) -> dict[str, Any]:
     """Real steps that every seed took to a level. Seeds that never got there are counted, not averaged: no
     number of steps stands for them."""
-    steps = {path: steps_to(*curve(RunFolder.open(path), metric), level, window) for path in paths}
+    curves = {path: curve(RunFolder.open(path), metric) for path in paths}
+    for path, (written, _) in curves.items():
+        _refuse_beyond(path, metric, written, window)
+    steps = {path: steps_to(*of_run, level, window) for path, of_run in curves.items()}
     return {
         "metric": metric,
         "level": level,
@@ -93,8 +106,19 @@ def compare_speed(paths: list[str], metric: str, level: float, window: int) -> d
     }
 
 
-def steps_to(steps: np.ndarray, values: np.ndarray, level: float, window: int) -> np.ndarray:
-    """[seed]: after how many steps the mean over the `window` steps before reaches the level; inf if never.
+def _refuse_beyond(path: str, metric: str, steps: Int[np.ndarray, " step"], window: int) -> None:
+    """No window is ever full in a run that is shorter, and nobody would be there."""
+    if steps[-1] < window:
+        raise BadInput(
+            f"{path} has {metric!r} up to step {steps[-1]:,}, which --window {window:,} is longer than; "
+            "take a shorter window or train longer"
+        )
+
+
+def steps_to(
+    steps: Int[np.ndarray, " step"], values: Float[np.ndarray, "seed step"], level: float, window: int
+) -> Float[np.ndarray, " seed"]:
+    """After how many steps the mean over the `window` steps before reaches the level; inf if never.
     Nothing is said of a window that is not full, and rounds without an episode's end count for nothing."""
     arrived = np.full(len(values), np.inf)
     for now in reversed(steps[steps >= window]):

@@ -5,6 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+RIDGE = 1e-4  # per row: columns may add up to others, and beside many rows a fixed ridge is rounded away
+
 
 def mean_over(counts: Bool[Array, "*rows"], x: Array) -> Float[Array, ""]:
     """The mean of `x` where it counts; 0 where nothing does."""
@@ -40,6 +42,6 @@ def linear_reading(
     weight = (has_goal & is_learned)[..., None]
     flat = (inputs * weight).reshape(-1, inputs.shape[-1])
     target = (jax.nn.one_hot(goal, num_goals) * weight).reshape(-1, num_goals)
-    gram = flat.T @ flat + 1e-3 * jnp.eye(flat.shape[-1])
+    gram = flat.T @ flat + RIDGE * jnp.maximum(jnp.sum(weight), 1) * jnp.eye(flat.shape[-1])
     said = jnp.argmax(inputs @ jnp.linalg.solve(gram, flat.T @ target), axis=-1)
     return mean_over(has_goal & ~is_learned, said == goal)

@@ -30,7 +30,7 @@ LEAST = 1e-9  # chance that a surprise is counted with
 
 @dataclasses.dataclass(frozen=True)
 class MoaConfig:
-    hidden: tuple[int, ...] = (64, 64)
+    hidden: tuple[int, ...] = (64, 64)  # widths of both networks
     subgoal: int = 4  # numbers in a subgoal
     divergence: float = 0.01  # weight of saying something about the subgoal, per move
     balanced: bool = False  # rare actions count more; chances are then no longer true ones

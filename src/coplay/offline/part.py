@@ -16,3 +16,6 @@ class Part(NamedTuple):
     judge: Callable  # weights, rows, key -> figures by name: numbers and tables
     pictures: Callable  # weights, rows -> matplotlib Figure by name
     headlines: tuple[str, ...]  # figures to show after every epoch
+    learned_rows: Callable | None = None  # as `rows`, those to learn from; None: the same
+    score: Callable | None = None  # as `loss`, what epochs are compared by; None: the same
+    beside: tuple[str, ...] = ()  # weights by name that only read what the others learn

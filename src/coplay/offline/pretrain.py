@@ -26,16 +26,29 @@ from coplay.types import PyTree, stream
 
 
 class Kind(NamedTuple):
-    """A kind of part: its settings, and how it is made for a game."""
+    """A kind of part: what it is, its settings, and how it is made for a game."""
 
+    description: str
     config: type
     make: Callable[[About, Any], Part]
 
 
 PARTS = {
-    "moa": Kind(moa.MoaConfig, moa.part_of),
-    "vae": Kind(vae.VaeConfig, vae.part_of),
-    "world": Kind(world.WorldConfig, world.part_of),
+    "moa": Kind(
+        "a model of other agents, which foretells what they do from what they have done",
+        moa.MoaConfig,
+        moa.part_of,
+    ),
+    "vae": Kind(
+        "a prior over subgoals (variational), which says what a player may be after from what it sees",
+        vae.VaeConfig,
+        vae.part_of,
+    ),
+    "world": Kind(
+        "a model of the game, which foretells where a joint move leads and what it pays",
+        world.WorldConfig,
+        world.part_of,
+    ),
 }
 
 Say = Callable[[str], None]
@@ -68,15 +81,16 @@ def pretrain(kind: str, data: str | Path, options: dict[str, str], out: str | Pa
         learned, held = training.apart(len(play.length), settings)
     except ValueError as error:
         raise BadInput(f"{data}: {error}") from error
-    rows, episode = part.rows(play, learned)
+    rows, episode = (part.learned_rows or part.rows)(play, learned)
     held_out, _ = part.rows(play, held)
     judge, judged = jax.jit(part.judge), training.first_rows(held_out, part.most)
     start = _members(part, settings.seed)
     say(f"{len(episode):,} rows to learn from; the first epoch takes longest, for it is compiled")
     said = dataclasses.asdict(settings) | dataclasses.asdict(config)
     folder, table = PartFolder.create(out, kind, said, about), []
+    batch = settings.batch or part.batch
     for epoch in training.epochs(
-        part.loss, start, rows, episode, held_out, settings, settings.batch or part.batch, part.most
+        part.loss, start, rows, episode, held_out, settings, batch, part.most, part.score, part.beside
     ):
         figures = jax.device_get(judge(epoch.weights, judged, stream(jax.random.key(0), "judge")))
         folder.save(epoch.number, epoch.weights, figures, epoch.held_out_loss)

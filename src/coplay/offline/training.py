@@ -6,7 +6,7 @@ of its own. Training stops early once the held-out loss has not fallen by a hund
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import NamedTuple
 
 import jax
@@ -26,7 +26,7 @@ class Training:
     learning_rate: float = 3e-3  # falls to 0 along a cosine
     held_out: float = 0.2  # share of the episodes, whole
     patience: int = 5  # epochs without a gain of a hundredth, then it stops
-    max_grad_norm: float = 10.0
+    max_grad_norm: float = 10.0  # of all that shapes a part; what only reads it is clipped by itself
     seed: int = 0
 
     def __post_init__(self):
@@ -73,14 +73,17 @@ def epochs(
     settings: Training,
     batch: int,
     most: int,
+    score: Loss | None = None,
+    beside: tuple[str, ...] = (),
 ) -> Iterator[Epoch]:
     """Descend the mean loss of `rows` [row, ...], each from some `episode`, `batch` of them at a time; losses
-    are measured on `most` rows. `weights` are [member, ...]."""
+    are measured on `most` rows, by `score` where that is another. `weights` are [member, ...]; those named in
+    `beside` change no step of the others."""
     count, members = len(episode), len(jax.tree.leaves(weights)[0])
     steps = max(1, count // batch)
-    optimiser = _optimiser(settings, steps)
+    optimiser = _optimiser(settings, steps, beside)
     state = jax.vmap(optimiser.init)(weights)
-    learn, score = _one_epoch(loss, optimiser), jax.jit(functools.partial(_mean_loss, loss))
+    learn, measure = _one_epoch(loss, optimiser), jax.jit(functools.partial(_mean_loss, score or loss))
     times = jnp.asarray(_drawn(settings.seed, members, episode))
     learned = first_rows((rows, times.T), most)
     held_out = first_rows((held_out, jnp.ones((len(jax.tree.leaves(held_out)[0]), members), int)), most)
@@ -89,7 +92,7 @@ def epochs(
         now = jax.random.fold_in(key, number)
         order = _orders(stream(now, "order"), members, count, steps, batch)
         weights, state = learn(weights, state, rows, times, order, stream(now, "learn"))
-        each = [float(score(weights, *one, stream(key, "score"))) for one in (learned, held_out)]
+        each = [float(measure(weights, *one, stream(key, "score"))) for one in (learned, held_out)]
         train_loss, held_out_loss = each
         waited = 0 if held_out_loss < 0.99 * best else waited + 1
         best = min(best, held_out_loss)
@@ -107,9 +110,19 @@ def _drawn(seed: int, members: int, episode: Int[np.ndarray, " row"]) -> Int[np.
     return times[:, episode].astype(np.int32)
 
 
-def _optimiser(settings: Training, steps: int) -> optax.GradientTransformation:
+def _optimiser(settings: Training, steps: int, beside: tuple[str, ...]) -> optax.GradientTransformation:
     rate = optax.cosine_decay_schedule(settings.learning_rate, settings.epochs * steps)
-    return optax.chain(optax.clip_by_global_norm(settings.max_grad_norm), optax.adam(rate))
+    return optax.chain(_clip(settings.max_grad_norm, beside), optax.adam(rate))
+
+
+def _clip(norm: float, beside: tuple[str, ...]) -> optax.GradientTransformation:
+    """By one norm for all weights but those named `beside`, which have another each: a steep slope of theirs
+    would shorten everyone's steps."""
+    clip = optax.clip_by_global_norm(norm)
+    if not beside:
+        return clip
+    groups: dict[Hashable, optax.GradientTransformation] = dict.fromkeys(("", *beside), clip)
+    return optax.multi_transform(groups, lambda weights: {n: n if n in beside else "" for n in weights})
 
 
 def _orders(key: Key, members: int, rows: int, steps: int, batch: int) -> Int[Array, "step member row"]:

@@ -25,16 +25,17 @@ from coplay.opponents import subgoals
 from coplay.opponents.prior import Objective, PriorModel
 from coplay.types import Environment, EnvState, Key, PyTree, pytree
 
+TERMS: dict[Objective, str] = {"reconstruction": "reconstruction", "action": "action_surprise"}  # by reader
 SHOWN = 3  # boards in the picture
 
 
 @dataclasses.dataclass(frozen=True)
 class VaeConfig:
-    hidden: tuple[int, ...] = (64, 64)
+    hidden: tuple[int, ...] = (64, 64)  # widths of all three networks
     subgoal: int = 16  # numbers in a subgoal
-    objective: Objective = "action"  # what shapes them: what the player does next, or the boards it sees
+    objective: Objective = "action"  # what shapes them: the boards a player sees, or what it does next
     divergence: float = 0.1  # weight of the divergence
-    rewarded: bool = False  # only from players that were paid in that episode
+    rewarded: bool = False  # learn only from players that were paid in that episode; it is judged on all
 
     def __post_init__(self):
         require(self.subgoal >= 1, f"subgoal={self.subgoal} must be at least 1")
@@ -67,48 +68,62 @@ def part_of(about: About, config: VaeConfig) -> Part:
     env = about.env()
     if env.goals.look is None:
         raise BadInput(f"{env.name} as set up does not show how near things are; set observation='entities'")
+    if not priors.board_parts(env, jnp.zeros(env.observation_size)):
+        raise BadInput(f"{env.name} shows no board to rebuild; take play of a game on cells, like stag_hunt")
     model, init = priors.prior_model(env, config.subgoal, config.hidden, config.objective)
     return Part(
         members=1,
         batch=256,
         most=20_000,
         init=init,
-        rows=lambda play, episodes: moments_of(play, episodes, config.rewarded),
-        loss=lambda weights, rows, key: loss(model, weights, rows, key, config.divergence),
+        rows=moments_of,
+        learned_rows=paid_moments_of if config.rewarded else None,
+        loss=lambda *given: loss(model, config.divergence, tuple(TERMS), *given),
+        score=lambda *given: loss(model, config.divergence, (config.objective,), *given),
+        beside=tuple(network for what, network in priors.READERS.items() if what != config.objective),
         judge=lambda weights, rows, key: judged(model, jax.tree.map(lambda x: x[0], weights), rows),
         pictures=lambda weights, rows: drawn_pictures(model, jax.tree.map(lambda x: x[0], weights), rows),
         headlines=("reconstruction", "kl", "action_surprise", "probe/subgoal", "probe/row"),
     )
 
 
-def moments_of(play: Episodes, episodes: Int[np.ndarray, " one"], only_rewarded: bool):
+def moments_of(play: Episodes, episodes: Int[np.ndarray, " one"]):
     """All boards of some episodes on which somebody moves, and which episode each is from."""
     number, step = np.nonzero(play.is_move[episodes])
     at = episodes[number], step
-    counts = play.active[at]
-    if only_rewarded:
-        paid = (play.reward * (play.active & play.is_move[..., None])).sum(axis=1) > 0
-        counts = counts & paid[episodes[number]]
     rows = Moments(
         state=jax.tree.map(lambda x: jnp.asarray(x[at]), play.state),
         action=jnp.asarray(np.maximum(play.action[at], 0)),
-        counts=jnp.asarray(counts),
+        counts=jnp.asarray(play.active[at]),
         goal=jnp.asarray(play.goal[at]),
         episode=jnp.asarray(number),
     )
     return rows, number
 
 
+def paid_moments_of(play: Episodes, episodes: Int[np.ndarray, " one"]):
+    """The same; of all players only those count that were paid in that episode."""
+    rows, number = moments_of(play, episodes)
+    earned = np.where(play.active & play.is_move[..., None], play.reward, 0.0)[episodes].sum(axis=1)
+    if not (earned > 0).any():
+        raise BadInput(
+            f"rewarded=true, and nobody was paid in the {len(episodes):,} episodes to learn from; "
+            "set rewarded=false, or record players who get something"
+        )
+    return dataclasses.replace(rows, counts=rows.counts & jnp.asarray(earned > 0)[number]), number
+
+
 # --- loss ----------------------------------------------------------------------------------------
 
 
 def loss(
-    model: PriorModel, weights: PyTree, rows: Moments, key: Key, divergence: float
+    model: PriorModel, divergence: float, by: tuple[Objective, ...], weights: PyTree, rows: Moments, key: Key
 ) -> Float[Array, " row"]:
-    """What each board costs, over everyone who counts. The reader that shapes nothing learns beside."""
+    """What each board costs, over everyone who counts, by one reader of the numbers or by both. The one that
+    shapes nothing learns beside, and is no part of what epochs are compared by."""
     seen = _seen(model, weights, rows)
     terms = _terms(model, weights, rows, seen, subgoals.drawn(seen.subgoal, key))
-    cost = terms["reconstruction"] + terms["action_surprise"] + divergence * terms["kl"]
+    cost = sum(terms[TERMS[reader]] for reader in by) + divergence * terms["kl"]
     return jnp.sum(jnp.where(rows.counts, cost, 0.0), axis=-1)
 
 
@@ -159,9 +174,7 @@ def drawn_pictures(model: PriorModel, weights: PyTree, rows: Moments) -> dict[st
 
 def _channels(env: Environment) -> list[str]:
     """In the order of `priors.boards`."""
-    seen = env.split(jnp.zeros(env.observation_size))
-    square, names = seen["self"].shape, []
-    for name, x in seen.items():
-        if x.shape[-2:] == square:
-            names += [name] if x.ndim == 2 else [f"{name} {place + 1}" for place in range(x.shape[0])]
+    names = []
+    for name, x in priors.board_parts(env, jnp.zeros(env.observation_size)).items():
+        names += [name] if x.ndim == 2 else [f"{name} {place + 1}" for place in range(x.shape[0])]
     return names

@@ -32,7 +32,7 @@ AHEAD, STARTS = (1, 3, 5, 10), 4096  # steps foretold at a stretch, and from how
 
 @dataclasses.dataclass(frozen=True)
 class WorldConfig:
-    hidden: tuple[int, ...] = (64, 64)
+    hidden: tuple[int, ...] = (64, 64)  # widths of both networks
     members: int = 5  # networks that are trained apart
 
     def __post_init__(self):

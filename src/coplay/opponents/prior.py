@@ -18,6 +18,8 @@ from coplay.opponents.subgoals import GAIN, Subgoal
 from coplay.types import Environment, Key, PyTree
 
 Objective = Literal["reconstruction", "action"]
+READERS: dict[Objective, str] = {"reconstruction": "board", "action": "act"}  # who reads them back
+NO_BOARDS = ("previous", "time")  # parts of a row whose shape may be that of a board by chance
 
 
 class PriorModel(NamedTuple):
@@ -48,11 +50,20 @@ def prior_model(env: Environment, size: int, hidden: tuple[int, ...], objective:
 
 
 def boards(env: Environment, row: Float[Array, " feature"]) -> Float[Array, "channel row column"]:
-    """What a player's row shows of the board; previous actions and the clock are not of it."""
+    """What a player's row shows of the board, one part after the other."""
+    parts = board_parts(env, row)
+    square = parts["self"].shape
+    return jnp.concatenate([x.reshape(-1, *square) for x in parts.values()]).astype(jnp.float32)
+
+
+def board_parts(env: Environment, row: Float[Array, " feature"]) -> dict[str, Array]:
+    """Parts of a player's row that show the board, by name: where it stands itself (`self`), and all that
+    has as many cells. Previous actions and the clock are not of it; a game without cells has none."""
     seen = env.split(row)
+    if "self" not in seen or seen["self"].ndim != 2:
+        return {}
     square = seen["self"].shape
-    parts = [x for x in seen.values() if x.shape[-2:] == square]
-    return jnp.concatenate([x.reshape(-1, *square) for x in parts]).astype(jnp.float32)
+    return {name: x for name, x in seen.items() if name not in NO_BOARDS and x.shape[-2:] == square}
 
 
 def embedded(model: PriorModel, weights: PyTree, seen: Float[Array, "*batch feature"]) -> Subgoal:
