@@ -163,9 +163,16 @@ def entities_size(num_agents: int, num_things: int) -> int:
 
 def split_entities(part: Float[Array, " feature"], size: int) -> Bool[Array, "thing cell"]:
     """One observer's `entities` as boards: itself, the others, then the things."""
+    return planes(*entity_cells(part, size), size**2)
+
+
+def entity_cells(
+    part: Float[Array, " feature"], size: int
+) -> tuple[Int[Array, " thing"], Bool[Array, " thing"]]:
+    """Where the observer, the others and the things of one observer's `entities` are, and which are there."""
     own = jnp.round(part[:2] * size).astype(jnp.int32)
     rows, columns, present = part[2:].reshape(3, -1)
     place = own[0] + jnp.round(rows * size).astype(jnp.int32)
     place = place * size + own[1] + jnp.round(columns * size).astype(jnp.int32)
     cell = jnp.concatenate([(own[0] * size + own[1])[None], place])
-    return planes(cell, jnp.concatenate([jnp.ones(1, bool), present > 0.5]), size**2)
+    return cell, jnp.concatenate([jnp.ones(1, bool), present > 0.5])

@@ -1,7 +1,7 @@
 """How far it is on a grid: path lengths, and how near the nearest target is.
 
-Path lengths come as [place, cell]: from where a player stands and from each of the four cells around it, to
-every cell of the board.
+Path lengths come as [place, target]: from where a player stands and from each of the four cells around it, to
+some cells of the board, or to all of them.
 """
 
 from collections.abc import Callable
@@ -10,16 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from coplay.envs.grid import MOVES
+from coplay.envs.grid import MOVES, rows_and_columns
 from coplay.envs.walls import UNREACHABLE, WallMaps
 
-Lengths = Callable  # the board of walls, the player's cell -> [place, cell]
+Lengths = Callable  # the board of walls, the player's cell, cells to go to (None: all) -> [place, target]
+Targets = Int[Array, " target"] | None
 FEATURES = 1 + len(MOVES)  # of `nearness`
 PLACES = np.concatenate([np.zeros((1, 2)), MOVES]).astype(np.int32)  # rows and columns from the player
 
 
 def to_nearest(
-    lengths: Int[Array, "place cell"], targets: Bool[Array, "kind cell"]
+    lengths: Int[Array, "place target"], targets: Bool[Array, "kind target"]
 ) -> Int[Array, "kind place"]:
     """The way to the nearest of each kind; UNREACHABLE where there is none."""
     return jnp.min(jnp.where(targets[:, None, :], lengths[None], UNREACHABLE), axis=-1)
@@ -45,47 +46,55 @@ def cell_of(board: Bool[Array, "row column"]) -> Int[Array, ""]:
 
 def on_open_board(size: int) -> Lengths:
     """Rows plus columns between two cells, whatever stands between them."""
-    return lambda walls, cell: jnp.sum(_apart(cell, size), axis=-1)
+    return lambda walls, cell, to=None: jnp.sum(_apart(cell, to, size), axis=-1)
 
 
 def on_torus(size: int) -> Lengths:
     """As on an open board, but the borders meet."""
 
-    def lengths(walls, cell):
-        apart = _apart(cell, size) % size
+    def lengths(walls, cell, to: Targets = None):
+        apart = _apart(cell, to, size) % size
         return jnp.sum(jnp.minimum(apart, size - apart), axis=-1)
 
     return lengths
 
 
-def _apart(cell: Int[Array, ""], size: int) -> Int[Array, "place cell 2"]:
-    """Rows and columns from the player's cell and the four around it to every cell."""
-    board = np.stack(np.divmod(np.arange(size**2), size), axis=-1).astype(np.int32)
-    place = jnp.stack([cell // size, cell % size])[None, :] + PLACES
-    return jnp.abs(place[:, None, :] - board[None, :, :])
+def _apart(cell: Int[Array, ""], to: Targets, size: int) -> Int[Array, "place target 2"]:
+    """Rows and columns from the player's cell and the four around it."""
+    targets = rows_and_columns(jnp.arange(size**2) if to is None else to, size)
+    place = rows_and_columns(cell, size)[None, :] + PLACES
+    return jnp.abs(place[:, None, :] - targets[None, :, :])
 
 
 def round_walls(maps: WallMaps, size: int) -> Lengths:
     """Shortest paths, looked up: a board of walls is found in the bank by a number that sums it up."""
     boards, which = np.unique(maps.walls, axis=0, return_index=True)
-    weights, sums = _fingerprints(boards)
+    weights, register = _fingerprints(boards)
     table = maps.path_length[which].astype(np.int16)
     steps = (PLACES @ [size, 1]).astype(np.int32)
 
-    def lengths(walls: Bool[Array, "row column"], cell: Int[Array, ""]) -> Int[Array, "place cell"]:
+    def lengths(
+        walls: Bool[Array, "row column"], cell: Int[Array, ""], to: Targets = None
+    ) -> Int[Array, "place target"]:
         fingerprint = jnp.sum(jnp.where(walls.reshape(-1), weights, 0), dtype=jnp.uint32)
-        number = jnp.sum(jnp.where(sums == fingerprint, jnp.arange(len(sums)), 0))
+        number = jnp.asarray(register)[fingerprint % len(register)]
         place = jnp.clip(cell + steps, 0, size**2 - 1)  # beyond the border no move is legal
-        return jnp.asarray(table)[number, place]
+        if to is None:
+            return jnp.asarray(table)[number, place]
+        return jnp.asarray(table)[number, place[:, None], to[None, :]]
 
     return lengths
 
 
 def _fingerprints(boards: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Weights per cell, drawn until no two boards have the same sum (modulo 2**32)."""
+    """Weights per cell, drawn until no two boards have the same sum modulo the register's length; and the
+    register, in which a board's number stands at that place."""
     random = np.random.default_rng(0)
+    places = 2 ** (2 * len(boards).bit_length())  # a draw then does with an even chance or better
     while True:
         weights = random.integers(2**32, size=boards.shape[1], dtype=np.uint32)
-        sums = (boards * weights[None]).sum(axis=1, dtype=np.uint32)
+        sums = (boards * weights[None]).sum(axis=1, dtype=np.uint32) % places
         if len(np.unique(sums)) == len(boards):
-            return weights, sums
+            register = np.zeros(places, np.int32)
+            register[sums] = np.arange(len(boards))
+            return weights, register

@@ -1,6 +1,7 @@
 """What players of the stag hunt see, what they can be after, and how it looks to people."""
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from coplay.envs import grid, paths
@@ -91,12 +92,34 @@ def _split_entities(config, part: Float[Array, " feature"]) -> Bool[Array, "chan
 
 
 def prey_seen(config: StagHuntConfig, lengths: paths.Lengths, row: Float[Array, " feature"]):
-    """Whether there is a stag and a hare left, and how near the nearest of each is."""
+    """Whether there is a stag and a hare left, and how near the nearest of each is.
+
+    Round walls lengths are looked up, one by one, so few are asked for; on an open board they are computed,
+    and a whole board takes less time than a list.
+    """
+    is_listed = config.observation == "entities" and config.wall_components > 0
+    walls, cell, places, is_there = (_prey_listed if is_listed else _prey_drawn)(config, row)
+    away = paths.to_nearest(lengths(walls, cell, places), is_there)
+    description = jnp.concatenate([jnp.eye(2), paths.nearness(away, config.size)], axis=1)
+    return jnp.any(is_there, axis=1), description
+
+
+def _prey_drawn(config: StagHuntConfig, row: Float[Array, " feature"]):
+    """Walls, own cell, and on which of all cells there is a stag and a hare."""
     seen = split(config, row)
     prey = jnp.stack([seen["stags"], seen["hares"]]).reshape(2, -1)
-    away = paths.to_nearest(lengths(seen["walls"], paths.cell_of(seen["self"])), prey)
-    description = jnp.concatenate([jnp.eye(2), paths.nearness(away, config.size)], axis=1)
-    return jnp.any(prey, axis=1), description
+    return seen["walls"], paths.cell_of(seen["self"]), None, prey
+
+
+def _prey_listed(config: StagHuntConfig, row: Float[Array, " feature"]):
+    """Walls, own cell, where each prey is, and which of them are stags and which hares that are left."""
+    size, num_prey = config.size, config.stags + config.hares
+    listed = grid.entities_size(config.players, num_prey)
+    cell, is_present = grid.entity_cells(row[:listed], size)
+    walls = row[listed : listed + size**2].reshape(size, size) > 0.5
+    is_stag = np.arange(num_prey) < config.stags
+    is_there = is_present[-num_prey:][None] & np.stack([is_stag, ~is_stag])
+    return walls, cell[0], cell[-num_prey:], is_there
 
 
 def path_lengths(config: StagHuntConfig) -> paths.Lengths:
