@@ -40,3 +40,45 @@ def test_it_falls_at_once_to_the_highest_rung_that_still_holds_and_waits():
 
 def test_a_critic_that_spoils_takes_everything_down():
     assert walked(*[GOOD] * 9, BLIND)[-1] == 0
+
+
+def test_models_that_fail_now_are_not_asked_whatever_they_did_before():
+    for stood, holds, counts in [
+        (3, (1, 1), 3),
+        (3, (1, 0), 2),
+        (3, (0, 1), 1),
+        (1, (1, 1), 1),
+        (0, (0, 0), 0),
+    ]:
+        assert int(gates.in_force(gates.at(stood), jnp.array(holds, bool))) == counts
+
+
+def judged(*rounds):
+    """Of two seats; a round says each one's bias and explained variance, in returns with a deviation of 2."""
+    known = gates.Lately(*[jnp.zeros(2)] * 4)
+    for bias, explained in rounds:
+        known = gates.lately(
+            known,
+            {
+                "value/bias": jnp.array(bias),
+                "value/explained_variance": jnp.array(explained),
+                "value/return_std": jnp.full(2, 2.0),
+            },
+        )
+    return lambda barely: bool(gates.is_sound(known, barely))
+
+
+def test_a_critic_is_judged_over_rounds_so_that_chance_does_not_spoil_it():
+    noisy = [((0.15 * (-1) ** i, 0.0), (0.4, 0.4)) for i in range(20)]
+    assert judged(*noisy)(barely=0.1)
+
+
+def test_a_bias_that_stays_is_found_in_any_seat():
+    assert not judged(*[((0.0, -0.15), (0.4, 0.4))] * 5)(barely=0.1)
+
+
+def test_a_critic_need_not_explain_what_hardly_varies():
+    dull = judged(*[((0.0, 0.0), (0.05, 0.4))] * 3)
+    assert not dull(barely=0.1)
+    assert dull(barely=3.0)
+    assert not judged(*[((0.0, 0.0), (-0.05, 0.4))] * 3)(barely=3.0)

@@ -14,33 +14,43 @@ class HOPPlusConfig(PPOConfig, SearchSettings):
     subgoal_size: int = 4  # numbers in a subgoal
     subgoal_weight: float = 0.001  # of keeping subgoals near a standard Gaussian, per nat
     model_hidden: tuple[int, ...] = (64, 64)  # widths of what reads co-players and of what foretells them
-    model_learning_rate: float = 1e-3
+    model_learning_rate: float = 1e-3  # of both
     model_epochs: int = 4  # passes over each round
-    model_minibatches: int = 4
+    model_minibatches: int = 4  # in each pass
     world: Literal["learned", "game", "none"] = "learned"  # game: the true one, as a bound
-    world_hidden: tuple[int, ...] = (64, 64)
+    world_hidden: tuple[int, ...] = (64, 64)  # widths of each of its networks
     world_members: int = 3  # networks that learn apart
-    world_learning_rate: float = 3e-3
+    world_learning_rate: float = 3e-3  # of Adam
     world_steps: int = 16  # of descent in each round, for each member
     world_batch: int = 256  # moves in each
     world_memory: int = 40_000  # newest moves that it learns from
     others: Literal["models", "policies"] = "models"  # who acts for them; policies: their own, as a bound
     real_share: float = 0.5  # of the policy's loss; the rest is imagined; 1: nothing is
-    imagined_steps: int = 1
-    critic_data: Literal["real", "both"] = "real"
+    imagined_steps: int = 1  # from every real moment
+    critic_data: Literal["real", "both"] = "real"  # both: imagined returns teach the critic too
     gates: Literal["auto", "off"] = "auto"  # off: imagined from the first round on, whatever it is worth
     acts: Literal["policy", "one_step", "search"] = "policy"  # when it counts
     acts_in: Literal["world", "game"] = "world"  # what plans are made in: as `world` says, or the true game
+    guesses: int = 16  # drawn moves of the others over which one_step takes the mean
     doubt: float = 1.0  # imagined rows weigh exp(-doubt * disagreement of the members)
 
     def __post_init__(self):
         super().__post_init__()
         counts = ("subgoal_size", "model_epochs", "model_minibatches", "world_members", "world_steps")
-        for name in (*counts, "world_batch", "world_memory", "imagined_steps"):
+        for name in (*counts, "world_batch", "world_memory", "imagined_steps", "guesses"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        for name in ("model_learning_rate", "world_learning_rate"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name}={getattr(self, name)} must be above 0")
+        for name in ("model_hidden", "world_hidden"):
+            if not getattr(self, name) or min(getattr(self, name)) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must name at least one width of 1 or more")
         if not 0 <= self.real_share <= 1:
             raise ValueError(f"real_share={self.real_share} must lie between 0 and 1")
+        for name in ("doubt", "subgoal_weight"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 0")
         self.check_search(self.discount)
         if self.acts != "policy" and self.acts_in == "world" and self.world == "none":
             raise ValueError("plans are made in a world: set world='learned' or 'game', or acts_in='game'")

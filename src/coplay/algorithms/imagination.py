@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Int
 from coplay.algorithms import value_scale
 from coplay.algorithms.actor_critic import ActorCritic, read_rows, to_columns
 from coplay.algorithms.losses import PolicyRows, log_policy
-from coplay.algorithms.returns import advantages
+from coplay.algorithms.returns import lambda_returns
 from coplay.algorithms.targets import ImaginedRows, standardised
 from coplay.training.devices import total
 from coplay.types import EnvState, Key, PyTree, Seated, TimeStep, Trajectory, pytree, stream
@@ -149,7 +149,9 @@ def _one_step(imagination: Imagination, params: PyTree, moment: Moment, key: Key
         doubt=doubt.reshape(len(model.seats), -1),
         counts=own(timestep.active[:, model.index]),
     )
-    goes_on = dataclasses.replace(after, first=jnp.zeros_like(after.first))
+    goes_on = dataclasses.replace(
+        after, first=jnp.zeros_like(after.first), active=after.active & ~after.truncated[:, None]
+    )
     return Moment(state, goes_on, memory, notes, doubt), row
 
 
@@ -217,13 +219,14 @@ def _each(draw: Callable, key: Key, identity: Int[Array, " seat"], rows: Array) 
 
 
 def _valued(imagination: Imagination, params: PyTree, moments: list[Moment], rows: Row, shape, most):
-    """Values of every imagined moment, and advantages that bootstrap at the cut."""
+    """Values of every imagined moment, and what each step came to beyond them, bootstrapped at the cut."""
     model, policy = imagination.model, params["policy"]
     later = _values_after(imagination, policy, moments)  # [step, seat, moment]
     value = jnp.stack([values(model, policy, inputs) for inputs in rows.critic_input])
     step = jnp.arange(imagination.steps)[:, None, None]
     cut = rows.cut | (step + 1 >= most)
-    advantage = advantages(rows.reward, value, later, rows.ends, cut, imagination.discount, imagination.trace)
+    goes_on = 1.0 - rows.ends.astype(jnp.float32)
+    returns = lambda_returns(rows.reward, later, goes_on, cut, imagination.discount, imagination.trace)
 
     def laid_out(x: Array) -> Array:
         """[step, seat, moment, ...] as [time, env, seat, step, ...]."""
@@ -234,7 +237,7 @@ def _valued(imagination: Imagination, params: PyTree, moments: list[Moment], row
         *[laid_out(x) for x in (rows.policy_input, rows.critic_input, rows.legal, rows.action)],
         log_prob=laid_out(rows.log_prob),
         value=laid_out(value),
-        advantage=laid_out(advantage),
+        advantage=laid_out(returns - value),
         reward=laid_out(rows.reward),
         doubt=laid_out(rows.doubt),
         counts=laid_out(rows.counts & (step < most)),
@@ -277,7 +280,10 @@ def imagined_rows(
     model: ActorCritic, params: Seated, imagined: Imagined, use: Use, length: int
 ) -> ImaginedRows:
     """As columns of groups. The surrogate is linear in the advantage, so that a row's weight is put there:
-    sums over imagined rows, divided by the number of real ones, are `share` times a weighted mean."""
+    sums over imagined rows, divided by the number of real ones, are `share` times a weighted mean.
+
+    Where nothing is shared, weights are 0 whatever the models say: a model that has lost its senses must not
+    reach anybody through a closed gate, and 0 times NaN would."""
     each = model.sharing.map
 
     def columns(x: Array) -> Array:
@@ -288,20 +294,22 @@ def imagined_rows(
     weight = each(_weights)(columns(jnp.exp(-use.doubt * imagined.doubt)), counts, real)
     advantage = each(standardised)(columns(imagined.advantage), counts)
     scale = each(value_scale.scale_of)(model.sharing.weights(params))
-    normal = each(value_scale.normalised)
+    predicted = each(value_scale.normalised)(scale, columns(imagined.value))
     return ImaginedRows(
         policy_input=columns(imagined.policy_input),
         policy=PolicyRows(
             legal=columns(imagined.legal),
             action=columns(imagined.action),
             log_prob=columns(imagined.log_prob),
-            advantage=advantage * weight * use.share,
+            advantage=jnp.where(use.share > 0, advantage * weight * use.share, 0.0),
             counts=counts,
         ),
         critic_input=columns(imagined.critic_input) if use.for_critic else (),
-        value=normal(scale, columns(imagined.value)),
-        target=normal(scale, columns(imagined.value + imagined.advantage)),
-        value_weight=jnp.where(counts, weight * use.share / jnp.maximum(1.0 - use.share, 0.05), 0.0),
+        value=predicted,
+        returns=columns(imagined.value + imagined.advantage),
+        value_weight=jnp.where(
+            counts & (use.share > 0), weight * use.share / jnp.maximum(1.0 - use.share, 0.05), 0.0
+        ),
     )
 
 

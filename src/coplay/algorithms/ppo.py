@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
+from coplay.algorithms import value_scale
 from coplay.algorithms.actor_critic import ActorCritic, actor_critic, as_algorithm, memory_of, sequences
 from coplay.algorithms.losses import (
     TaughtRows,
@@ -23,6 +24,7 @@ from coplay.algorithms.losses import (
 )
 from coplay.algorithms.rewards import learning_reward
 from coplay.algorithms.targets import Batch, ImaginedRows, Lesson, make_batch, usual_lesson
+from coplay.algorithms.value_scale import ValueScale
 from coplay.algorithms.views import View, joint_view, own_view
 from coplay.training.devices import total
 from coplay.training.stages import Fit, fit, in_order
@@ -122,7 +124,7 @@ def ppo_stage(
         batch, scale, figures = make_batch(
             env, model, config, lesson, plan.sequence_length, params, trajectory
         )
-        batch = _mixed(batch, beside) if beside else batch
+        batch = _mixed(batch, beside, each(value_scale.normalised), scale) if beside else batch
         keys = model.sharing.keys(key, params.own["seat"]["identity"])
         before = weights_of(params)
         networks, optimiser_state, sums = each(lambda w, o, b, k: descend(w, o, b, _counted, k))(
@@ -143,10 +145,12 @@ class Beside(NamedTuple):
     share: Float[Array, ""]
 
 
-def _mixed(batch: Batch, beside: Beside) -> Batch:
-    """The surrogate is linear in the advantage, so the real rows' share is put there."""
+def _mixed(batch: Batch, beside: Beside, normalised: Callable, scale: ValueScale) -> Batch:
+    """The surrogate is linear in the advantage, so the real rows' share is put there. Imagined returns are
+    put to the scale that this round's real ones have."""
     policy = dataclasses.replace(batch.policy, advantage=batch.policy.advantage * (1.0 - beside.share))
-    return dataclasses.replace(batch, policy=policy, imagined=beside.rows)
+    rows = dataclasses.replace(beside.rows, returns=normalised(scale, beside.rows.returns))
+    return dataclasses.replace(batch, policy=policy, imagined=rows)
 
 
 def _networks(model: ActorCritic, weights: PyTree) -> PyTree:
@@ -198,7 +202,7 @@ def _imagined_terms(config: PPOConfig, read: Callable, rows: ImaginedRows):
     terms = {"imagined": surrogate}
     if not isinstance(rows.critic_input, tuple):
         value = read("critic", rows.critic_input)[..., 0]
-        error = value_errors(value, rows.value, rows.target, config.value_clip, config.huber)
+        error = value_errors(value, rows.value, rows.returns, config.value_clip, config.huber)
         terms["imagined_value"] = jnp.sum(jnp.where(rows.policy.counts, error * rows.value_weight, 0.0))
         figures["value/loss"] = jnp.sum(jnp.where(rows.policy.counts, error, 0.0))
     return terms, {f"imagined/{name}": x for name, x in figures.items()}, policy.counts

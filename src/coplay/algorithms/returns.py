@@ -49,4 +49,29 @@ def monte_carlo(
     return advantages(reward, value, next_value, ends, cut, discount, 1.0)
 
 
+def lambda_returns(
+    reward: Float[Array, "time *batch"],
+    next_value: Float[Array, "time *batch"],
+    goes_on: Float[Array, "time *batch"],
+    cut: Bool[Array, "time *batch"],
+    discount: float,
+    trace: float,
+) -> Float[Array, "time *batch"]:
+    """Returns of imagined steps, which bootstrap where they are `cut`.
+
+    G_t = r_t + discount * goes_on_t * [(1 - trace) * V(after_t) + trace * G_{t+1}], with V(after_t) in place
+    of G_{t+1} at a cut; `goes_on` is the chance that the game does. V(after_t) need not be what is thought of
+    that moment one step later, so this is not `advantages` plus value.
+    """
+
+    def backward(later, now):
+        reward, next_value, goes_on, cut = now
+        follows = (1.0 - trace) * next_value + trace * jnp.where(cut, next_value, later)
+        total = reward + discount * goes_on * follows
+        return total, total
+
+    rows = (reward, next_value, goes_on, cut)
+    return jax.lax.scan(backward, jnp.zeros_like(reward[0]), rows, reverse=True)[1]
+
+
 RETURNS = {"gae": advantages, "monte_carlo": monte_carlo}

@@ -37,7 +37,7 @@ class ImaginedRows:
     policy: PolicyRows
     critic_input: Float[Array, "*rows view"] | tuple[()]  # () where the critic learns from real rows only
     value: Float[Array, "*rows"]  # predicted, normalised
-    target: Float[Array, "*rows"]  # normalised
+    returns: Float[Array, "*rows"]  # in the game's units
     value_weight: Float[Array, "*rows"]
 
 
@@ -134,8 +134,7 @@ def make_batch(
         memory=memory,
     )
     full = advantages(model, settings, steps, reward, value, next_value, trace=1.0)
-    figures = each(_value_fit)(played.columns(value), returns, valued)
-    return batch, scale, figures | each(_bias)(played.columns(value), played.columns(full + value), valued)
+    return batch, scale, each(_value_fit)(played.columns(value), played.columns(full + value), valued)
 
 
 def _taught(played: Round, lesson: Lesson, counts: Bool[Array, "time env seat"]) -> TaughtRows | tuple[()]:
@@ -228,16 +227,9 @@ def standardised(advantage: Float[Array, "*rows"], counts: Bool[Array, "*rows"])
     return jnp.where(counts, centred / (deviation + 1e-8), 0.0)
 
 
-def _bias(value: Float[Array, "*rows"], returns: Float[Array, "*rows"], counts) -> Metrics:
-    """How far predictions lie above what was earned up to the end of the round, in deviations of that; such
-    returns lean on the critic least."""
-    axes = tuple(range(value.ndim))
-    mean = masked_mean(returns, counts, axes)
-    deviation = jnp.sqrt(masked_mean((returns - mean) ** 2, counts, axes))
-    return {"value/bias": masked_mean(value - returns, counts, axes) / jnp.maximum(deviation, 1e-3)}
-
-
 def _value_fit(value: Float[Array, "*rows"], returns: Float[Array, "*rows"], counts) -> Metrics:
+    """How well the critic had foreseen what was earned up to the end of the round. `returns` have a trace of
+    1: others lean on the critic that they are to judge."""
     axes = tuple(range(value.ndim))
 
     def mean(x):
@@ -246,8 +238,11 @@ def _value_fit(value: Float[Array, "*rows"], returns: Float[Array, "*rows"], cou
     def variance(x):
         return mean((x - mean(x)) ** 2)
 
+    deviation = jnp.sqrt(variance(returns))
     return {
         "value/explained_variance": 1.0 - variance(returns - value) / jnp.maximum(variance(returns), 1e-8),
+        "value/bias": mean(value - returns) / jnp.maximum(deviation, 1e-3),
+        "value/return_std": deviation,
         "value/prediction_mean": mean(value),
         "value/prediction_std": jnp.sqrt(variance(value)),
     }

@@ -54,7 +54,9 @@ def world_stage(env: Environment, world: World, settings: Settings, plan: Plan) 
     def update(params: Seated, learner: Seated, trajectory: Trajectory, key: Key):
         memory = _written(env, world, learner.common["remembered"].per_env, trajectory, rounds)
         held = max(1, round(HELD_OUT * memory.rounds.shape[0]))
-        chance = _chances(world, memory, rounds, plan.num_steps)
+        paid = _paid(world, memory, rounds, plan.num_steps)
+        seen = total(jnp.sum(paid, axis=(0, 1), dtype=jnp.float32))
+        chance = _chances(paid, seen)
         count = settings.world_steps * settings.world_batch * memory.rounds.shape[0] // plan.num_envs
         learned, judged = chance.at[:held].set(0.0), chance.at[held:].set(0.0)
 
@@ -68,6 +70,7 @@ def world_stage(env: Environment, world: World, settings: Settings, plan: Plan) 
         weights, state, _ = jax.vmap(one_member)(members, learner.common["optimiser"], keys)
         rows = _drawn(memory.moves, judged, JUDGED, stream(key, "judged"))
         figures = figures_of(world, weights["world"], rows, stream(key, "draws"))
+        figures |= {f"world/seen/{v:.3g}": seen[i] for i, v in enumerate(world.reward_values)}
         learner = Seated(own={}, common={"optimiser": state, "remembered": PerEnv(memory)})
         return Seated(own={}, common={"members": weights["world"]}), learner, figures
 
@@ -112,16 +115,19 @@ def _written(
     return Remembered(jax.tree.map(put, memory.moves, new), memory.rounds + 1)
 
 
-def _chances(world: World, memory: Remembered, rounds: int, num_steps: int) -> Float[Array, "env slot"]:
-    """How often each move is drawn, up to a constant: by the rarest reward that it paid to anybody."""
+def _paid(world: World, memory: Remembered, rounds: int, num_steps: int) -> Bool[Array, "env slot value"]:
+    """Which rewards each remembered move paid to anybody."""
     values = len(world.reward_values)
     is_written = jnp.arange(rounds)[None] < memory.rounds[:, None]
     is_written = jnp.repeat(is_written, num_steps, axis=1)
     paid = (
         jax.nn.one_hot(memory.moves.happened.reward, values, dtype=bool) & memory.moves.before.here[..., None]
     )
-    paid = jnp.any(paid, axis=2) & is_written[..., None]
-    seen = total(jnp.sum(paid, axis=(0, 1), dtype=jnp.float32))
+    return jnp.any(paid, axis=2) & is_written[..., None]
+
+
+def _chances(paid: Bool[Array, "env slot value"], seen: Float[Array, " value"]) -> Float[Array, "env slot"]:
+    """How often each move is drawn, up to a constant: by the rarest reward that it paid."""
     rarity = jnp.minimum(RAREST, jnp.max(seen) / jnp.maximum(seen, 1.0))
     return jnp.max(jnp.where(paid, rarity[None, None], 0.0), axis=-1)
 
@@ -158,7 +164,6 @@ def figures_of(world: World, weights: PyTree, rows: Moves, key: Key) -> Metrics:
         figures[f"world/recall/{value:.3g}"] = jnp.where(
             seen[index] > 0, right[index] / jnp.maximum(seen[index], 1.0), jnp.nan
         )
-        figures[f"world/judged/{value:.3g}"] = seen[index]
     return figures
 
 
