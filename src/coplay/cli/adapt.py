@@ -14,7 +14,7 @@ from coplay.errors import BadInput
 from coplay.evaluation import anchors as tables
 from coplay.evaluation.adaptation import Protocol
 from coplay.players.catalogue import split_names
-from coplay.training.devices import prepare
+from coplay.training.devices import forget_programs, prepare
 from coplay.types import Environment
 
 SHIPPED = "shipped"
@@ -57,6 +57,7 @@ def adapt(arguments: argparse.Namespace, rest: list[str]) -> int:
     each = []
     for team in _shipped_teams(env):
         each.append(_met(arguments, split_names(team), overrides, env))
+        forget_programs()
         people.print(f"{team}: {_score(each[-1])} ({each[-1].seconds:.0f} s)", markup=False)
     return _show(arguments, meetings.over_companies(each), _print_all)
 
@@ -203,6 +204,7 @@ def anchors(arguments: argparse.Namespace, rest: list[str]) -> int:
         found = meetings.measure_anchors(built, names, 0, people.print, arguments.steps)
         wanted = tables.situation(built.env, names, built.env.num_agents - len(names))
         tables.keep(wanted, found, Path(arguments.write) if arguments.write else None)
+        forget_programs()
         rows.append((team, found, time.perf_counter() - began))
     if arguments.json:
         print_json([{"company": team, "random": a.random, "best": a.best} for team, a, _ in rows])

@@ -60,6 +60,12 @@ def masked_mean(x: jax.Array, mask: jax.Array, axes: tuple[int, ...]) -> jax.Arr
     return added / jnp.maximum(count, 1.0)
 
 
+def forget_programs() -> None:
+    """Let go of what has been compiled. A system maps only so many pieces of memory for a process, and
+    programs of a dozen companies one after the other are more than that."""
+    jax.clear_caches()
+
+
 def prepare(devices: int) -> None:
     """Make that many devices out of this machine's cores; must come before the first computation."""
     if not xla_bridge.backends_are_initialized():
