@@ -71,7 +71,7 @@ def described(metrics) -> set[str]:
     """The names under which the catalogue of metrics describes them."""
     named = {re.sub(r"^action/.*", "action/<name>", metric) for metric in metrics}
     named = {re.sub(r"^opponents/\d+/", "opponents/<j>/", metric) for metric in named}
-    named = {re.sub(r"^world/(recall|judged)/.*", r"world/\1/<value>", metric) for metric in named}
+    named = {re.sub(r"^world/(recall|seen)/.*", r"world/\1/<value>", metric) for metric in named}
     named = {re.sub(r"^imagined/(policy|value)/.*", "imagined/<figure>", metric) for metric in named}
     return {re.sub(r"^(opponents/.*)/recall/.*", r"\1/recall/<action>", metric) for metric in named}
 
