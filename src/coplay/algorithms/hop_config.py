@@ -39,8 +39,8 @@ class HOPConfig(PPOConfig, SearchSettings):
     searched_trees: int = 1
     searched_simulations: int = 16
     search_weight: float = 1.0  # of following the search where it decided
-    errand_prior: float = 0.25  # share of going after the goal worth most, before that, when it counts
-    searched_errand_prior: float = 0.0  # the same while learning
+    errand_prior: float = 0.25  # share of the way to the goal worth most in what a search tries first
+    searched_errand_prior: float = 0.0  # the same while learning; the other is for when it counts
     leaf: Literal["critic", "rollout"] = "critic"  # rollout: played on towards each goal, no critic asked
     rollout_steps: int = 12
 

@@ -11,9 +11,9 @@ class SearchSettings:
     trees: int = 3  # drawn guesses at what the others want, for each decision
     simulations: int = 32  # walks in each tree
     exploration: float = 1.0  # c of pUCT
-    open_prior: float = 0.5  # share of chance in what a search tries first, the rest is the policy's
+    open_prior: float = 0.5  # share of chance in what a search tries first, beside the policy
     search_depth: int = 32  # a walk ends here with the critic's value
-    root: Literal["puct", "gumbel"] = "puct"
+    root: Literal["puct", "gumbel"] = "puct"  # how moves are tried at the root; gumbel: by halving the field
     q_mode: Literal["value", "reference"] = "value"  # Q of what is not tried: the node's; or total / (N + 1)
     choose: Literal["visits", "visited_q"] = "visits"  # never an action that no tree has tried
 
