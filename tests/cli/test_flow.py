@@ -99,6 +99,9 @@ def test_settings_can_be_tried_in_an_evaluation_and_what_only_training_reads_is_
     assert as_json(capsys, "evaluate", run.path, "--episodes", 16, "--horizon", 3)["length"] <= 3
     assert main(["evaluate", str(run.path), "--num_envs", "32"]) == 2
     assert "rollout change nothing" in capsys.readouterr().err
+    among = ["adapt", str(run.path), "--against", "random,random,random"]
+    assert main([*among, "--steps", "800"]) == 2, "it is no shorter meeting"
+    assert "rollout change nothing" in capsys.readouterr().err
 
 
 def test_adapt_sums_up_the_shipped_companies(capsys, run, monkeypatch):

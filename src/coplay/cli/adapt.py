@@ -15,6 +15,7 @@ from coplay.evaluation import anchors as tables
 from coplay.evaluation.adaptation import Protocol
 from coplay.players.catalogue import split_names
 from coplay.training.devices import forget_programs, prepare
+from coplay.training.run_folder import RunFolder
 from coplay.types import Environment
 
 SHIPPED = "shipped"
@@ -48,7 +49,7 @@ def adapt(arguments: argparse.Namespace, rest: list[str]) -> int:
         raise BadInput(f"--games {arguments.games} must be a multiple of 8: a quarter of each half plays on")
     if arguments.episodes is not None and arguments.episodes < 11:
         raise BadInput(f"--episodes {arguments.episodes} must be at least 11, ten of them to learn from")
-    overrides = parse_overrides(rest)
+    overrides = _overrides(arguments, rest)
     prepare(2)
     env = meetings.open_focal(arguments.run, overrides).built.env
     if arguments.against != SHIPPED:
@@ -60,6 +61,15 @@ def adapt(arguments: argparse.Namespace, rest: list[str]) -> int:
         forget_programs()
         people.print(f"{team}: {_score(each[-1])} ({each[-1].seconds:.0f} s)", markup=False)
     return _show(arguments, meetings.over_companies(each), _print_all)
+
+
+def _overrides(arguments: argparse.Namespace, rest: list[str]) -> dict[str, str]:
+    """Other ways to play; how rounds are collected matters to focal players that go on learning only."""
+    overrides = parse_overrides(rest)
+    if "focal" not in LEARNING[arguments.learning]:
+        folder = RunFolder.open(experiments.parse_run(arguments.run).path)
+        experiments.played_otherwise(experiments.read_run(folder), overrides)
+    return overrides
 
 
 def _met(

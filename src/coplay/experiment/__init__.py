@@ -24,6 +24,7 @@ from coplay.experiment.fields import (
     find_experiment,
     locate,
     override_places,
+    played_otherwise,
     read_experiment,
     with_overrides,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "locate",
     "override_places",
     "parse_run",
+    "played_otherwise",
     "read_experiment",
     "read_run",
     "resolved_devices",

@@ -142,6 +142,15 @@ def with_overrides(experiment: Experiment, overrides: Mapping[str, Any]) -> Expe
     return experiment
 
 
+def played_otherwise(trained: Experiment, overrides: Mapping[str, Any]) -> Experiment:
+    """Another way to play what was trained; what only training reads is refused, for it changes nothing."""
+    changed = with_overrides(trained, overrides)
+    for name in ("rollout", "evaluation", "saving", "seeds", "seed", "schedule", "devices"):
+        if getattr(changed, name) != getattr(trained, name):
+            raise BadInput(f"settings of {name} change nothing in how a trained run plays")
+    return changed
+
+
 DECISIVE = {"game", "algorithm", "lineup", "schedule"}
 
 
