@@ -1,6 +1,7 @@
 """What PPO reads and how returns end: views, departures, cuts, teams."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -8,9 +9,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from coplay.algorithms import value_scale
 from coplay.algorithms.actor_critic import actor_critic, draw_actions, from_columns, to_columns
 from coplay.algorithms.ppo import PPOConfig
-from coplay.algorithms.targets import advantages, usual_lesson
+from coplay.algorithms.targets import advantages, standardiser, usual_lesson
 from coplay.algorithms.views import joint_view, own_view, with_identity
 from coplay.envs import make_game
 from coplay.training import loop
@@ -132,3 +134,21 @@ def test_a_critic_means_the_same_to_a_learner_that_starts_afresh():
     )
     name = "value/explained_variance"
     assert_array_equal(as_it_was[name], afresh[name])
+
+
+@pytest.mark.parametrize(("name", "worth"), [("running", 50.0), ("round", 10.0)])
+def test_what_is_rare_teaches_as_much_as_it_pays_only_on_a_running_scale(name, worth):
+    """Rounds of alike rows; in one of them a row is worth fifty times as much."""
+    dull = jnp.tile(jnp.array([1.0, -1.0]), 50)
+    rare = dull.at[0].set(50.0)
+    counts = jnp.ones(100, bool)
+    scale = value_scale.updated(value_scale.start(), dull, counts)
+    scaled = functools.partial(standardiser(PPOConfig(advantage_scale=name)), scale, counts=counts)
+    assert scaled(rare)[0] / scaled(dull)[0] == pytest.approx(worth, rel=0.03)
+
+
+def test_rows_that_do_not_count_are_in_no_scale():
+    advantage, counts = jnp.array([1.0, 3.0, 1e6]), jnp.array([True, True, False])
+    for name in ("round", "running"):
+        scaled = standardiser(PPOConfig(advantage_scale=name))(value_scale.start(), advantage, counts)
+        assert_allclose(scaled, [-1.0, 1.0, 0.0], atol=1e-6)

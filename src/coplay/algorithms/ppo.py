@@ -50,6 +50,7 @@ class PPOConfig:
     discount: float = 0.99
     trace: float = 0.95  # GAE's lambda
     returns: Literal["gae", "monte_carlo"] = "gae"
+    advantage_scale: Literal["round", "running"] = "round"  # by the round's deviation, or all returns'
     value_normalisation: bool = True  # the critic predicts returns on a running scale
     learning_reward: str = "own"  # own, team, mix, or file.py:function
     team_share: float = 0.5  # weight of the team's mean where learning_reward is mix

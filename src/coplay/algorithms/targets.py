@@ -103,7 +103,7 @@ def make_batch(
 ) -> tuple[Batch, ValueScale, Metrics]:
     """Everything the loss reads, the new scale of values, and how well the critic had foreseen returns."""
     played = Round(model, trajectory, length if model.has_memory else trajectory.steps.before.first.shape[0])
-    steps, each = trajectory.steps, model.sharing.map
+    steps, each, scaled = trajectory.steps, model.sharing.map, standardiser(settings)
     memory = _column_memory(model, trajectory)
     notes = steps.decision.notes
     seen = played.columns(model.views["critic"](steps.before, notes, model.seats, params))
@@ -123,7 +123,7 @@ def make_batch(
             legal=played.columns(steps.before.legal[..., model.index, :]),
             action=played.columns(steps.decision.action[..., model.index]),
             log_prob=played.columns(steps.decision.log_prob[..., model.index]),
-            advantage=each(standardised)(played.columns(advantage), counted),
+            advantage=each(scaled)(scale, played.columns(advantage), counted),
             counts=counted,
         ),
         taught=_taught(played, lesson, counts),
@@ -219,12 +219,22 @@ def _or_company(
     return jnp.where(holds, value, added / jnp.maximum(jnp.sum(holds, axis=-1, keepdims=True), 1))
 
 
-def standardised(advantage: Float[Array, "*rows"], counts: Bool[Array, "*rows"]) -> Float[Array, "*rows"]:
-    """Mean 0 and deviation 1 over the rows that count, over all devices."""
-    axes = tuple(range(advantage.ndim))
-    centred = advantage - masked_mean(advantage, counts, axes)
-    deviation = jnp.sqrt(masked_mean(centred**2, counts, axes))
-    return jnp.where(counts, centred / (deviation + 1e-8), 0.0)
+def standardiser(settings: Settings) -> Callable:
+    """A function of a scale of returns, advantages and which of them count.
+
+    A round's own deviation is large where something rare was paid, so that dividing by it makes little of
+    just what is rare; the running deviation of returns is the same with and without."""
+
+    def scaled(scale: ValueScale, advantage: Float[Array, "*rows"], counts: Bool[Array, "*rows"]):
+        axes = tuple(range(advantage.ndim))
+        centred = advantage - masked_mean(advantage, counts, axes)
+        if settings.advantage_scale == "round":
+            deviation = jnp.sqrt(masked_mean(centred**2, counts, axes)) + 1e-8
+        else:
+            deviation = value_scale.mean_and_deviation(scale)[1]
+        return jnp.where(counts, centred / deviation, 0.0)
+
+    return scaled
 
 
 def _value_fit(value: Float[Array, "*rows"], returns: Float[Array, "*rows"], counts) -> Metrics:
