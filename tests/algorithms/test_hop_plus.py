@@ -18,7 +18,7 @@ from coplay.algorithms.imagined_search import Planner, one_step, plan
 from coplay.algorithms.losses import log_policy
 from coplay.algorithms.ppo import Beside, Plan, PPOConfig, _mixed, ppo
 from coplay.algorithms.search_table import Table
-from coplay.algorithms.subgoal_stage import macro_f1
+from coplay.algorithms.subgoal_stage import macro_f1, subgoal_stage
 from coplay.algorithms.targets import make_batch, usual_lesson
 from coplay.algorithms.world_stage import world_stage
 from coplay.diagnostics import gates
@@ -191,6 +191,18 @@ def test_several_steps_go_on_from_where_the_one_before_led():
     )
 
 
+def test_branches_start_from_the_same_moments_and_go_different_ways():
+    config = dataclasses.replace(CONFIG, world="game", others="policies", imagined_steps=2)
+    split = imagined(dataclasses.replace(config, imagined_branches=3))
+    assert split.action.shape[3] == 6
+    first = jax.tree.map(lambda x: x[:, :, :, ::2], split)  # of every branch
+    for same in (first.policy_input, first.value, first.counts):
+        assert_array_equal(same, jnp.repeat(same[:, :, :, :1], 3, axis=3))
+    drawn = np.asarray(first.action)[np.asarray(first.counts[..., 0])]
+    assert (drawn[:, 0] != drawn[:, 1]).mean() > 0.3
+    assert (drawn[:, 0] == drawn[:, 1]).mean() > 0.1
+
+
 def test_steps_beyond_what_is_allowed_count_for_nothing_and_returns_are_cut_before_them():
     config = dataclasses.replace(CONFIG, imagined_steps=3)
     far, near = imagined(config), imagined(config, most=1)
@@ -308,6 +320,30 @@ def test_the_world_learns_from_games_that_are_not_held_out_only():
     assert not same_bits(base, update(with_other_boards_in(slice(3, 4))))
 
 
+def test_models_of_the_others_learn_from_games_that_are_not_held_out_only():
+    _, params, _, trajectory = played()
+    parts, _ = _parts(game(), SEATS, CONFIG)
+    stage = subgoal_stage(parts.reader, CONFIG, PLAN.sequence_length)
+    learner = stage.init(params["policy"])
+    update = compiled(lambda t: stage.update(params["policy"], learner, t, KEY))
+
+    def with_other_moves_in(games):
+        """Everyone stays where they are."""
+        decision = trajectory.steps.decision
+        moves = decision.action.at[:, games].set(game().neutral_action)
+        steps = dataclasses.replace(trajectory.steps, decision=dataclasses.replace(decision, action=moves))
+        return dataclasses.replace(trajectory, steps=steps)
+
+    base, elsewhere, here = (
+        update(t) for t in (trajectory, *[with_other_moves_in(slice(*g)) for g in [(3, 4), (0, 3)]])
+    )
+    assert same_bits(base[0], here[0])  # a fifth of sixteen
+    assert not same_bits(base[0], elsewhere[0])
+    name = "opponents/true_surprise"
+    assert same_bits(base[2][name], elsewhere[2][name])
+    assert not same_bits(base[2][name], here[2][name])
+
+
 def test_the_gates_ask_for_every_reward_and_for_the_largest_at_all():
     parts, _ = _parts(game(), SEATS, dataclasses.replace(CONFIG, others="policies"))
     good = {"world/possible": jnp.array(1.0)}
@@ -339,6 +375,8 @@ def test_the_gates_ask_every_seat_to_foresee_its_co_players():
         "opponents/even_surprise": jnp.full(4, 1.4),
     }
     assert _tests(parts, easy).tolist() == [False, True]
+    at_random = easy | {"opponents/surprise": jnp.full(4, 1.41), "opponents/true_surprise": jnp.full(4, 1.4)}
+    assert _tests(parts, at_random).tolist() == [True, True], "there is nothing that could be foreseen"
 
 
 def test_one_catch_seen_often_is_still_one_catch():

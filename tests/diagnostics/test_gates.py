@@ -1,6 +1,8 @@
 """Rungs are climbed slowly, in order, and fallen from at once."""
 
+import jax
 import jax.numpy as jnp
+import pytest
 
 from coplay.diagnostics import gates
 
@@ -53,16 +55,17 @@ def test_models_that_fail_now_are_not_asked_whatever_they_did_before():
         assert int(gates.in_force(gates.at(stood), jnp.array(holds, bool))) == counts
 
 
-def judged(*rounds):
+def judged(*rounds, said=lambda index: 5.0):
     """Of two seats; a round says each one's bias and explained variance, in returns with a deviation of 2."""
-    known = gates.Lately(*[jnp.zeros(2)] * 4)
-    for bias, explained in rounds:
-        known = gates.lately(
+    known = jax.tree.map(lambda x: jnp.zeros(2), gates.not_yet())
+    for index, (bias, explained) in enumerate(rounds):
+        known = gates.judged(
             known,
             {
                 "value/bias": jnp.array(bias),
                 "value/explained_variance": jnp.array(explained),
                 "value/return_std": jnp.full(2, 2.0),
+                "value/prediction_mean": jnp.full(2, said(index)),
             },
         )
     return lambda barely: bool(gates.is_sound(known, barely))
@@ -75,10 +78,23 @@ def test_a_critic_is_judged_over_rounds_so_that_chance_does_not_spoil_it():
 
 def test_a_bias_that_stays_is_found_in_any_seat():
     assert not judged(*[((0.0, -0.15), (0.4, 0.4))] * 5)(barely=0.1)
+    assert not judged(*[((0.15, 0.0), (0.4, 0.4))] * 5)(barely=0.1)
 
 
-def test_a_critic_need_not_explain_what_hardly_varies():
-    dull = judged(*[((0.0, 0.0), (0.05, 0.4))] * 3)
-    assert not dull(barely=0.1)
-    assert dull(barely=3.0)
-    assert not judged(*[((0.0, 0.0), (-0.05, 0.4))] * 3)(barely=3.0)
+@pytest.mark.parametrize("way", [1, -1])
+def test_a_critic_may_lag_behind_players_who_learn_but_not_run_ahead_of_them(way):
+    rounds = [((-0.2 * way, -0.2 * way), (0.4, 0.4))] * 30
+    assert judged(*rounds, said=lambda index: 5.0 + 0.05 * way * index)(barely=0.1)
+    assert not judged(*rounds, said=lambda index: 5.0 - 0.05 * way * index)(barely=0.1)
+
+
+def test_a_lag_is_no_excuse_once_play_is_steady():
+    rounds = [((-0.2, -0.2), (0.4, 0.4))] * 150
+    assert not judged(*rounds, said=lambda index: min(5.0 + 0.05 * index, 6.5))(barely=0.1)
+
+
+def test_a_critic_explains_something_unless_there_is_hardly_anything_to_explain():
+    worse_than_nothing = judged(*[((0.0, 0.0), (-0.05, 0.4))] * 3)
+    assert not worse_than_nothing(barely=0.1)
+    assert worse_than_nothing(barely=3.0)
+    assert judged(*[((0.0, 0.0), (0.05, 0.4))] * 3)(barely=0.1)

@@ -36,6 +36,7 @@ from coplay.algorithms.subgoal_stage import (
     sights_of,
     subgoal_stage,
 )
+from coplay.algorithms.targets import standardiser
 from coplay.algorithms.views import own_view
 from coplay.algorithms.world_stage import world_stage
 from coplay.diagnostics import gates
@@ -234,6 +235,7 @@ def _imagination(parts: Parts, in_game: bool = False) -> Imagination:
     return Imagination(
         model=parts.policy,
         steps=config.imagined_steps,
+        branches=config.imagined_branches,
         discount=config.discount,
         trace=config.trace,
         guess=guess,
@@ -251,12 +253,12 @@ def _learn(parts: Parts, run: Plan) -> Stage:
     is_gated = config.imagines and config.gates == "auto"
 
     def init(params: PyTree):
-        lately = sharing.map(lambda weights: gates.not_yet())(sharing.weights(params["policy"]))
+        critic = sharing.map(lambda weights: gates.not_yet())(sharing.weights(params["policy"]))
         return {
             "models": models.init(params),
             "policy": ppo_stage(parts.env, parts.policy, config, run).init(params["policy"]),
             "gate": Seated(own={}, common={"gate": gates.at(0)}),
-            "critic": sharing.pack(lately, {}),
+            "critic": sharing.pack(critic, {}),
         }
 
     def update(params: PyTree, learner: PyTree, trajectory: Trajectory, key: Key):
@@ -270,15 +272,15 @@ def _learn(parts: Parts, run: Plan) -> Stage:
         own, policy_state, learned = policy.update(
             params["policy"], learner["policy"], trajectory, stream(key, "policy"), beside
         )
-        lately = sharing.weights(learner["critic"])
+        critic = sharing.weights(learner["critic"])
         if is_gated:
-            lately = gates.lately(lately, learned)
-            gate = gates.climbed(gate, jnp.concatenate([_is_sound(parts, lately)[None], are_good]))
+            critic = gates.judged(critic, learned)
+            gate = gates.climbed(gate, jnp.concatenate([_is_sound(parts, critic)[None], are_good]))
         learner = {
             "models": models_state,
             "policy": policy_state,
             "gate": Seated({}, {"gate": gate}),
-            "critic": sharing.pack(lately, {}),
+            "critic": sharing.pack(critic, {}),
         }
         return params | {"policy": own}, learner, figures | more | learned
 
@@ -307,7 +309,7 @@ def _beside(
     most = jnp.where(rung >= gates.SEVERAL, config.imagined_steps, 1)
     imagined = imagine(_imagination(parts), params, trajectory, memory, most, key)
     share = jnp.where(rung >= gates.ONE, 1.0 - config.real_share, 0.0)
-    use = Use(share, config.doubt, config.critic_data == "both")
+    use = Use(share, config.doubt, config.critic_data == "both", standardiser(config))
     length = trajectory.steps.before.first.shape[0]
     rows = imagined_rows(parts.policy, params["policy"], imagined, use, length)
     return Beside(rows, share), _imagined_figures(imagined) | {
@@ -338,10 +340,10 @@ def _imagined_figures(imagined) -> Metrics:
     }
 
 
-def _is_sound(parts: Parts, lately: gates.Lately) -> Bool[Array, ""]:
+def _is_sound(parts: Parts, critic: gates.Judged) -> Bool[Array, ""]:
     """Whether every seat's critic is."""
     most = max(map(abs, parts.env.reward_values)) if parts.env.reward_values else 1.0
-    return gates.is_sound(lately, barely=0.05 * most)
+    return gates.is_sound(critic, barely=0.05 * most)
 
 
 def _tests(parts: Parts, figures: Metrics) -> Bool[Array, " rung"]:
@@ -358,5 +360,6 @@ def _tests(parts: Parts, figures: Metrics) -> Bool[Array, " rung"]:
         better &= figures["world/possible"] > 0.999
     if parts.reader is not None and parts.config.others == "models":
         model, true, even = (figures[f"opponents/{n}surprise"] for n in ("", "true_", "even_"))
-        good &= jnp.all(model - true <= 0.1) & jnp.all(even - model >= 0.8 * (even - true))
+        gap, share = model - true, (even - model) / jnp.maximum(even - true, 1e-6)
+        good &= jnp.all((gap <= 0.1) & ((share >= 0.8) | (gap <= 0.02)))  # hardly anything to foresee, too
     return jnp.stack([good, better])

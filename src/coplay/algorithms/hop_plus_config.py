@@ -27,6 +27,7 @@ class HOPPlusConfig(PPOConfig, SearchSettings):
     others: Literal["models", "policies"] = "models"  # who acts for them; policies: their own, as a bound
     real_share: float = 0.5  # of the policy's loss; the rest is imagined; 1: nothing is
     imagined_steps: int = 1  # from every real moment
+    imagined_branches: int = 1  # of so many steps from each
     critic_data: Literal["real", "both"] = "real"  # both: imagined returns teach the critic too
     gates: Literal["auto", "off"] = "auto"  # off: imagined from the first round on, whatever it is worth
     acts: Literal["policy", "one_step", "search"] = "policy"  # when it counts
@@ -37,7 +38,14 @@ class HOPPlusConfig(PPOConfig, SearchSettings):
     def __post_init__(self):
         super().__post_init__()
         counts = ("subgoal_size", "model_epochs", "model_minibatches", "world_members", "world_steps")
-        for name in (*counts, "world_batch", "world_memory", "imagined_steps", "guesses"):
+        for name in (
+            *counts,
+            "world_batch",
+            "world_memory",
+            "imagined_steps",
+            "imagined_branches",
+            "guesses",
+        ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
         for name in ("model_learning_rate", "world_learning_rate"):

@@ -20,7 +20,7 @@ from coplay.algorithms import value_scale
 from coplay.algorithms.actor_critic import ActorCritic, read_rows, to_columns
 from coplay.algorithms.losses import PolicyRows, log_policy
 from coplay.algorithms.returns import lambda_returns
-from coplay.algorithms.targets import ImaginedRows, standardised
+from coplay.algorithms.targets import ImaginedRows
 from coplay.training.devices import total
 from coplay.types import EnvState, Key, PyTree, Seated, TimeStep, Trajectory, pytree, stream
 
@@ -31,6 +31,7 @@ class Imagination(NamedTuple):
 
     model: ActorCritic
     steps: int
+    branches: int  # from every real moment
     discount: float
     trace: float
     guess: Callable  # notes, own, keys [seat] -> what the others are up to [seat, moment, other, number]
@@ -41,7 +42,8 @@ class Imagination(NamedTuple):
 
 @pytree
 class Imagined:
-    """What was imagined, [time, env, seat, step, ...], in the game's units."""
+    """What was imagined, [time, env, seat, step, ...], in the game's units; the steps of one branch after
+    those of another."""
 
     policy_input: Float[Array, "*rows feature"]
     critic_input: Float[Array, "*rows view"]
@@ -76,30 +78,38 @@ def imagine(
 ) -> Imagined:
     """`memory` and the trajectory's notes are those of every real moment, [time, env, ...]. Steps after the
     first `most` count for nothing, and returns are cut there."""
-    model, steps = imagination.model, trajectory.steps
-    shape = steps.before.first.shape
-    seats = len(model.seats)
+    start = _start(imagination.model, trajectory, memory)
+    shape = trajectory.steps.before.first.shape
+
+    def one_branch(key: Key) -> Imagined:
+        moments, rows = [start], []
+        for step_key in jax.random.split(key, imagination.steps):
+            moment, row = _one_step(imagination, params, moments[-1], step_key)
+            moments.append(moment)
+            rows.append(row)
+        rows = jax.tree.map(lambda *x: jnp.stack(x), *rows)
+        return _valued(imagination, params, moments, rows, shape, most)
+
+    branches = jax.vmap(one_branch, out_axes=3)(jax.random.split(key, imagination.branches))
+    return jax.tree.map(lambda x: x.reshape(*x.shape[:3], -1, *x.shape[5:]), branches)
+
+
+def _start(model: ActorCritic, trajectory: Trajectory, memory: PyTree) -> Moment:
+    """Every real moment, once for each seat."""
+    steps, seats = trajectory.steps, len(model.seats)
 
     def for_each_seat(tree: PyTree) -> PyTree:
         """[time, env, ...] as [game, ...], the games of a seat side by side."""
         rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
         return jax.tree.map(lambda x: jnp.concatenate([x] * seats), rows)
 
-    start = Moment(
+    return Moment(
         state=for_each_seat(steps.state),
         timestep=for_each_seat(steps.before),
         memory=for_each_seat(memory),
         notes=for_each_seat(steps.decision.notes),
-        doubt=jnp.zeros(seats * shape[0] * shape[1]),
+        doubt=jnp.zeros(seats * steps.before.first.size),
     )
-    keys = jax.random.split(key, imagination.steps)
-    moments, rows = [start], []
-    for step_key in keys:
-        moment, row = _one_step(imagination, params, moments[-1], step_key)
-        moments.append(moment)
-        rows.append(row)
-    rows = jax.tree.map(lambda *x: jnp.stack(x), *rows)
-    return _valued(imagination, params, moments, rows, shape, most)
 
 
 class Row(NamedTuple):
@@ -274,6 +284,7 @@ class Use(NamedTuple):
     share: Float[Array, ""]  # of the policy's loss; 0 while gates are closed
     doubt: float  # rows weigh exp(-doubt * disagreement), 1 on average
     for_critic: bool
+    scaled: Callable  # scale of returns, advantages, which count -> advantages as real ones are scaled
 
 
 def imagined_rows(
@@ -292,8 +303,8 @@ def imagined_rows(
     counts = columns(imagined.counts)
     real = columns(imagined.counts[..., 0])  # whoever is in the game at a real moment imagines
     weight = each(_weights)(columns(jnp.exp(-use.doubt * imagined.doubt)), counts, real)
-    advantage = each(standardised)(columns(imagined.advantage), counts)
     scale = each(value_scale.scale_of)(model.sharing.weights(params))
+    advantage = each(use.scaled)(scale, columns(imagined.advantage), counts)
     predicted = each(value_scale.normalised)(scale, columns(imagined.value))
     return ImaginedRows(
         policy_input=columns(imagined.policy_input),

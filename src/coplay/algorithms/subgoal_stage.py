@@ -3,7 +3,7 @@
 A seat has two networks for each co-player, in the order they sit after it (`opponents/subgoals.py`): one
 reads the co-player's rows of the episode and says where its subgoal may be, the other says what it does next,
 given that. Both learn from what it then did; from nothing else is a subgoal made. Only steps of players still
-in the game count.
+in the game count. A fifth of the games is held out, and tells how well the others are foreseen now.
 """
 
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from coplay.algorithms.actor_critic import from_columns, to_columns
 from coplay.algorithms.sharing import Sharing
+from coplay.diagnostics import gates
 from coplay.opponents.goal_policy import sights, those_after, wishes
 from coplay.opponents.subgoals import Subgoal, SubgoalModel, infer, log_chances, spread, subgoal_model
 from coplay.training.devices import masked_mean, total
@@ -153,6 +154,7 @@ class Rows:
     legal: Bool[Array, "*rows action"]
     action: Int[Array, "*rows"]
     counts: Bool[Array, "*rows"]
+    held_out: Bool[Array, "*rows"]
     noise: Float[Array, "*rows number"]  # what subgoals are drawn with
     policy: Float[Array, "*rows action"]  # the co-player's own
     first: Bool[Array, "*columns"]
@@ -166,7 +168,7 @@ def subgoal_stage(reader: Readers, settings: Settings, length: int) -> Stage:
     def loss(weights, rows: Rows):
         told, subgoal = _told(reader, weights[OTHERS], rows)
         cost = settings.subgoal_weight * spread(subgoal) - _of_action(told, rows)[..., 0]
-        return jnp.sum(jnp.where(rows.counts, cost, 0.0)), {}
+        return jnp.sum(jnp.where(rows.counts & ~rows.held_out, cost, 0.0)), {}
 
     pieces = Fit(settings.model_epochs, settings.model_minibatches, settings.chunk_rows)
     descend = fit(loss, optimiser, pieces)
@@ -178,11 +180,11 @@ def subgoal_stage(reader: Readers, settings: Settings, length: int) -> Stage:
     def update(params: Seated, learner: Seated, trajectory: Trajectory, key: Key):
         rows = _rows(reader, params, trajectory, length, stream(key, "noise"))
         weights = sharing.weights(params)
-        figures = sharing.map(lambda w, rows: _figures(reader, w[OTHERS], rows))(weights, rows)
         keys = sharing.keys(stream(key, "fit"), params.own["seat"]["identity"])
         learned, state, _ = sharing.map(
             lambda w, o, rows, k: descend({OTHERS: w[OTHERS]}, o, rows, _counted, k)
         )(weights, sharing.weights(learner)["optimiser"], rows, keys)
+        figures = sharing.map(lambda w, rows: _figures(reader, w[OTHERS], rows))(learned, rows)
         packed = sharing.pack(weights | learned, params.own["seat"])
         return packed, sharing.pack({"optimiser": state}, {}), figures
 
@@ -201,12 +203,20 @@ def _rows(reader: Readers, params: Seated, trajectory: Trajectory, length: int, 
         before.legal[:, :, others],
         steps.decision.action[:, :, others],
         before.active[:, :, others],
+        _held_out(before.active[:, :, others]),
         noise,
         steps.decision.policy[:, :, others],
     ]
     columns = [sharing.groups(to_columns(x, length), 2) for x in by_pair]
     first = sharing.alike(to_columns(before.first, length), len(others))
     return Rows(*columns, first=first, memory=sharing.groups(_starts(trajectory), 1))
+
+
+def _held_out(rows: Bool[Array, "time env seat other"]) -> Bool[Array, "time env seat other"]:
+    """Whether a game is one that nobody learns from."""
+    games = rows.shape[1]
+    is_held = jnp.arange(games) < gates.held_out(games)
+    return jnp.broadcast_to(is_held[None, :, None, None], rows.shape)
 
 
 def _told(reader: Readers, weights: PyTree, rows: Rows) -> tuple[Float[Array, "*rows action"], Subgoal]:
@@ -221,20 +231,21 @@ def _of_action(log_chance: Float[Array, "*rows action"], rows: Rows) -> Float[Ar
 
 
 def _counted(rows: Rows) -> Float[Array, ""]:
-    return jnp.sum(rows.counts, dtype=jnp.float32)
+    return jnp.sum(rows.counts & ~rows.held_out, dtype=jnp.float32)
 
 
 def _figures(reader: Readers, weights: PyTree, rows: Rows) -> Metrics:
-    """On a round that has not been learned from, over all co-players of a group: surprise beside that of the
+    """On games that nobody has learned from, over all co-players of a group: surprise beside that of the
     players' own policies and that of a guess over what is legal."""
-    axes = tuple(range(rows.counts.ndim))
+    counts = rows.counts & rows.held_out
+    axes = tuple(range(counts.ndim))
     told, subgoal = _told(reader, weights, rows)
     true = jnp.log(jnp.maximum(rows.policy, 1e-9))
     chosen, best = _of_action(told, rows), _of_action(true, rows)
     evenly = jnp.log(jnp.sum(rows.legal, axis=-1).astype(jnp.float32))
 
     def mean(x: Array) -> Array:
-        return masked_mean(x, rows.counts, axes)
+        return masked_mean(x, counts, axes)
 
     return {
         "opponents/surprise": mean(-chosen[..., 0]),
@@ -243,8 +254,8 @@ def _figures(reader: Readers, weights: PyTree, rows: Rows) -> Metrics:
         "opponents/top1": mean(jnp.sum(told > chosen, axis=-1) == 0),
         "opponents/true_top1": mean(jnp.sum(true > best, axis=-1) == 0),
         "opponents/top3": mean(jnp.sum(told > chosen, axis=-1) < 3),
-        "opponents/macro_f1": macro_f1(told, rows.action, rows.counts),
-        "opponents/true_macro_f1": macro_f1(true, rows.action, rows.counts),
+        "opponents/macro_f1": macro_f1(told, rows.action, counts),
+        "opponents/true_macro_f1": macro_f1(true, rows.action, counts),
         "subgoal/spread": mean(spread(subgoal)),
         "subgoal/deviation": jnp.sqrt(
             mean(jnp.mean((subgoal.mean - _mean_of(mean, subgoal.mean)) ** 2, axis=-1))

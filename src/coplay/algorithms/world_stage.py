@@ -15,6 +15,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from coplay.algorithms.ppo import Plan
+from coplay.diagnostics import gates
 from coplay.nets import world as worlds
 from coplay.nets.world import World
 from coplay.nets.world_fit import Moves, loss, moves, of_some_member, said, same_board
@@ -23,7 +24,6 @@ from coplay.training.stages import Fit, PerEnv, fit
 from coplay.types import Environment, Key, Metrics, PyTree, Seated, Stage, Trajectory, pytree, stream
 
 RAREST = 50.0  # how many times as often as the commonest reward the rarest is drawn, at most
-HELD_OUT = 0.2  # share of the games
 JUDGED = 512  # moves that are judged after each round
 Settings = Any  # the world_* fields of HOPPlusConfig
 
@@ -53,7 +53,7 @@ def world_stage(env: Environment, world: World, settings: Settings, plan: Plan) 
 
     def update(params: Seated, learner: Seated, trajectory: Trajectory, key: Key):
         memory = _written(env, world, learner.common["remembered"].per_env, trajectory, rounds)
-        held = max(1, round(HELD_OUT * memory.rounds.shape[0]))
+        held = gates.held_out(memory.rounds.shape[0])
         paid = _paid(world, memory, rounds, plan.num_steps)
         seen = total(jnp.sum(paid, axis=(0, 1), dtype=jnp.float32))
         chance = _chances(paid, seen)

@@ -14,7 +14,13 @@ from coplay.types import Metrics, pytree
 SOUND, ONE, SEVERAL = 1, 2, 3  # the rungs
 PATIENCE = 3  # rounds in a row in which all tests up to the next rung must hold
 PENANCE = 5  # rounds without climbing after a fall
-LATELY = 0.9  # how much of what is known of a critic stays when a round is added
+LATELY, LONG = 0.9, 0.98  # how much of what is known of a critic stays when a round is added
+HELD_OUT = 0.2  # share of a round's games
+
+
+def held_out(games: int) -> int:
+    """How many games models do not learn from, so that they can be tested on them: the first ones."""
+    return max(1, round(HELD_OUT * games))
 
 
 @pytree
@@ -61,27 +67,49 @@ class Lately:
     rounds: Float[Array, "*group"]
     error: Float[Array, "*group"]  # mean of value - return
     unexplained: Float[Array, "*group"]  # variance of that
+    earned: Float[Array, "*group"]  # mean of returns
     variance: Float[Array, "*group"]  # of returns
 
 
-def not_yet() -> Lately:
-    return Lately(*[jnp.float32(0.0)] * 4)
+@pytree
+class Judged:
+    """What is known of a critic: from about ten rounds, and from about fifty."""
+
+    lately: Lately
+    long: Lately
 
 
-def lately(known: Lately, figures: Metrics) -> Lately:
+def not_yet() -> Judged:
+    nothing = Lately(*[jnp.float32(0.0)] * 5)
+    return Judged(nothing, nothing)
+
+
+def judged(known: Judged, figures: Metrics) -> Judged:
     """With one round more, by PPO's figures."""
     deviation = figures["value/return_std"]
-    variance = deviation**2
-    unexplained = (1.0 - figures["value/explained_variance"]) * variance
-    new = Lately(jnp.ones_like(deviation), figures["value/bias"] * deviation, unexplained, variance)
-    return jax.tree.map(lambda old, new: LATELY * old + new, known, new)
+    error = figures["value/bias"] * deviation
+    new = Lately(
+        rounds=jnp.ones_like(deviation),
+        error=error,
+        unexplained=(1.0 - figures["value/explained_variance"]) * deviation**2,
+        earned=figures["value/prediction_mean"] - error,
+        variance=deviation**2,
+    )
+
+    def added(old: Lately, stays: float) -> Lately:
+        return jax.tree.map(lambda old, new: stays * old + new, old, new)
+
+    return Judged(added(known.lately, LATELY), added(known.long, LONG))
 
 
-def is_sound(known: Lately, barely: float) -> Bool[Array, ""]:
-    """No critic is off by a tenth of the deviation of returns, and all explain more than a tenth of their
-    variance; or anything, where returns vary by less than `barely`."""
-    means = jax.tree.map(lambda x: x / known.rounds, known)
-    deviation = jnp.sqrt(jnp.maximum(means.variance, 1e-9))
-    explained = 1.0 - means.unexplained / deviation**2
-    is_unbiased = jnp.abs(means.error) < 0.1 * deviation
-    return jnp.all(is_unbiased & (explained > jnp.where(deviation > barely, 0.1, 0.0)))
+def is_sound(known: Judged, barely: float) -> Bool[Array, ""]:
+    """What every critic says lies within a tenth of the deviation of returns of what was earned lately or, as
+    critics lag behind players who learn, of something between that and what they earned before; and it
+    explains some of the variance, unless returns vary by less than `barely`."""
+    lately, long = (jax.tree.map(lambda x, n=one.rounds: x / n, one) for one in (known.lately, known.long))
+    deviation = jnp.sqrt(jnp.maximum(lately.variance, 1e-9))
+    explained = 1.0 - lately.unexplained / deviation**2
+    said, margin = lately.earned + lately.error, 0.1 * deviation
+    is_too_low = said < jnp.minimum(lately.earned, long.earned) - margin
+    is_too_high = said > jnp.maximum(lately.earned, long.earned) + margin
+    return jnp.all(~is_too_low & ~is_too_high & ((explained > 0.0) | (deviation < barely)))

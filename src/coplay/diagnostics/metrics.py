@@ -25,7 +25,7 @@ METRICS: dict[str, str] = {
     "opponents/<j>/top1": "How often the model's likeliest action was taken.",
     "opponents/<j>/top3": "How often the action was among the model's three likeliest.",
     "opponents/<j>/recall/<action>": "Of the times an action was taken, how often it was the likeliest.",
-    "opponents/surprise": "hop_plus: mean nats by which co-players surprised, in rounds still to learn from.",
+    "opponents/surprise": "hop_plus: mean nats by which co-players surprised, in games nobody learned from.",
     "opponents/true_surprise": "The same by their own policies: nobody can foresee them better.",
     "opponents/even_surprise": "The same by a guess over what is legal.",
     "opponents/top1": "How often the likeliest action was taken, by all co-players.",
