@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -108,8 +109,14 @@ def test_adapt_sums_up_the_shipped_companies(capsys, run, monkeypatch):
     teams = ["random,random,random", "nearest_hare,nearest_hare,nearest_hare"]
     monkeypatch.setitem(anchors.TEAMS, "stag_hunt", teams)  # all nine would take as many compilations
     few = ["--games", 8, "--episodes", 11]
-    found = as_json(capsys, "adapt", f"{run.path}@last:1", "--against", "shipped", *few)
+    asked = ["adapt", f"{run.path}@last:1", "--against", "shipped", "--json", *map(str, few)]
+    assert main(asked) == 0
+    told = capsys.readouterr()
+    found = json.loads(told.out)
     assert [",".join(one["company"]) for one in found["companies"]] == teams
+    for team, one in zip(teams, found["companies"], strict=True):
+        score = f"normalised {one['normalised']:.3f}, 95% {one['interval'][0]:.3f} to"
+        assert re.search(f"{team}: .*{score}", told.err), "it is said as soon as it is known"
     scores = [one["normalised"] for one in found["companies"]]
     assert abs(found["mean"] - sum(scores) / 2) < 1e-9
     assert found["worst"] == min(scores)

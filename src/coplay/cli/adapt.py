@@ -104,7 +104,9 @@ def _show(arguments: argparse.Namespace, found, in_words) -> int:
 
 
 def _score(found: meetings.Adaptation) -> str:
-    return f"return {found.raw:.3f}" if found.normalised is None else f"normalised {found.normalised:.3f}"
+    """All that would be missed if the companies after this one were never met."""
+    names = ("random", "best", "return", "normalised", "95%", "episodes 6-10", "told goals", "skill")
+    return ", ".join(f"{name} {cell}" for name, cell in zip(names, _cells(found)[1:], strict=True))
 
 
 def _print_all(found: meetings.Companies) -> None:
