@@ -152,3 +152,8 @@ def test_rows_that_do_not_count_are_in_no_scale():
     for name in ("round", "running"):
         scaled = standardiser(PPOConfig(advantage_scale=name))(value_scale.start(), advantage, counts)
         assert_allclose(scaled, [-1.0, 1.0, 0.0], atol=1e-6)
+
+
+def test_a_running_scale_without_one_is_refused():
+    with pytest.raises(ValueError, match="value_normalisation=true"):
+        PPOConfig(advantage_scale="running", value_normalisation=False)

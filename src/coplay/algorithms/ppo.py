@@ -64,6 +64,8 @@ class PPOConfig:
         for name in ("discount", "trace", "team_share"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name}={getattr(self, name)} must lie between 0 and 1")
+        if self.advantage_scale == "running" and not self.value_normalisation:
+            raise ValueError("advantage_scale='running' is the critic's scale: set value_normalisation=true")
         if not self.hidden or min(self.hidden) < 1:
             raise ValueError(f"hidden={self.hidden} must name at least one width of 1 or more")
 
