@@ -21,25 +21,34 @@ from jaxtyping import Array, Bool, Float, Int
 
 from coplay.algorithms import actor_critic
 from coplay.algorithms.actor_critic import ActorCritic
+from coplay.algorithms.company import (
+    Company,
+    Orders,
+    all_free,
+    greeted,
+    has_aim,
+    is_free,
+    no_orders,
+    obeying,
+)
 from coplay.algorithms.hop_config import HOPConfig
 from coplay.algorithms.hop_search import Planner, plan
 from coplay.algorithms.opponent_stage import opponent_stage
-from coplay.algorithms.orders import DRAWS, FREE, WHIM, drawn_orders, renewed
+from coplay.algorithms.orders import FREE
 from coplay.algorithms.ppo import Plan, ppo_stage
 from coplay.algorithms.pursuit import (
     Pursuit,
     ordered_goal,
-    ordered_policy,
     pursuit_of,
     pursuit_stage,
     q_values,
 )
 from coplay.algorithms.search_table import CHOICES, Plans, Table
-from coplay.algorithms.targets import Lesson, in_the_game, usual_lesson
+from coplay.algorithms.targets import Lesson, usual_lesson
 from coplay.errors import BadInput
 from coplay.opponents.belief import evenly
 from coplay.opponents.between import BETWEEN
-from coplay.opponents.goal_policy import Models, idling, models_of, policies, sights, wishes
+from coplay.opponents.goal_policy import Models, models_of, policies, sights, wishes
 from coplay.opponents.goals import UNKNOWN, shown_goals
 from coplay.opponents.minds import Habits, Mind, beliefs, chosen, open_mind, watched
 from coplay.planning.search import SearchConfig
@@ -62,9 +71,8 @@ from coplay.types import (
 @pytree
 class HOPMemory:
     mind: Mind
-    order: Int[Array, "env seat"]  # the goal each is told to pursue, FREE or WHIM
+    orders: Orders
     told: Int[Array, "env seat other"]  # what somebody says the others are after, or UNKNOWN
-    met: Bool[Array, " env"]  # false before the first game
 
 
 class Parts(NamedTuple):
@@ -77,6 +85,7 @@ class Parts(NamedTuple):
     habits: Habits
     policy: ActorCritic
     pursuit: Pursuit
+    company: Company
 
 
 def hop(env: Environment, seats: tuple[int, ...], config: HOPConfig, run: Plan) -> Algorithm:
@@ -112,7 +121,8 @@ def _parts(env: Environment, seats: tuple[int, ...], config: HOPConfig):
         env, seats, config, views, notice=lambda *_: {}, notes=notes
     )
     pursuit, init_pursuit = pursuit_of(env, seats, config, policy.sharing)
-    parts = Parts(env, seats, config, models, _habits(config, num_goals), policy, pursuit)
+    company = Company(env, seats, config.ordered_games, config.new_company, has_whims=config.whim > 0)
+    parts = Parts(env, seats, config, models, _habits(config, num_goals), policy, pursuit, company)
 
     def notice(params, memory: HOPMemory, timestep: TimeStep):
         return _notes(parts, memory, timestep)
@@ -170,9 +180,8 @@ def _remember(parts: Parts, num_envs: int) -> HOPMemory:
     seats, others = parts.models.others.shape
     return HOPMemory(
         mind=open_mind(parts.habits, num_envs, seats, others),
-        order=jnp.full((num_envs, seats), FREE, jnp.int32),
+        orders=no_orders(parts.company, num_envs),
         told=jnp.full((num_envs, seats, others), UNKNOWN, jnp.int32),
-        met=jnp.zeros(num_envs, bool),
     )
 
 
@@ -183,7 +192,7 @@ def _notes(parts: Parts, memory: HOPMemory, timestep: TimeStep) -> dict[str, Arr
     return {
         "belief": jnp.where(is_told[..., None], certain, believed),
         "whim": jnp.where(is_told, 0.0, memory.mind.whim),
-        "order": memory.order,
+        "order": memory.orders.order,
     }
 
 
@@ -192,20 +201,11 @@ def _act(parts: Parts, params: PyTree, memory: HOPMemory, timestep: TimeStep, st
     memory = _greeted(parts, params, memory, timestep, stream(key, "company"))
     _, free = actor_critic.act(parts.policy, params["policy"], memory, timestep, stream(key, "free"))
     free = _with_searched(parts, params, free, timestep, state, stream(key, "search"))
-    told = _obeyed(parts, params, free, memory.order, timestep, stream(key, "told"))
-    return memory, jax.tree.map(lambda a, b: _where(memory.order != FREE, a, b), told, free)
-
-
-def _obeyed(parts: Parts, params: PyTree, like: Decision, order, timestep: TimeStep, key: Key) -> Decision:
-    """What seats under orders do; those ordered to be after nothing idle, those on a whim do anything."""
-    policy = ordered_policy(parts.pursuit, params["pursuit"], timestep, order)
-    goals, legal = parts.env.goals, timestep.legal[:, np.array(parts.seats)]
-    if goals.aimless:
-        aimless = jnp.asarray(np.isin(np.arange(len(goals.names)), goals.aimless))
-        policy = jnp.where(aimless[jnp.maximum(order, 0)][..., None], idling(goals, legal), policy)
-    policy = jnp.where((order == WHIM)[..., None], evenly(legal), policy)
-    action = actor_critic.draw_actions(key, params["policy"].own["seat"]["identity"], policy)
-    return dataclasses.replace(like, action=action, policy=policy)
+    identity, order = params["policy"].own["seat"]["identity"], memory.orders.order
+    told = stream(key, "told")
+    return memory, obeying(
+        parts.company, parts.pursuit, params["pursuit"], identity, free, order, timestep, told
+    )
 
 
 def _with_searched(parts: Parts, params: PyTree, free: Decision, timestep: TimeStep, state, key: Key):
@@ -233,14 +233,10 @@ def _with_searched(parts: Parts, params: PyTree, free: Decision, timestep: TimeS
     )
 
 
-def _where(mask: Bool[Array, "env seat"], yes: Array, no: Array) -> Array:
-    return jnp.where(mask.reshape(*mask.shape, *(1,) * (yes.ndim - 2)), yes, no)
-
-
 def _play(parts: Parts, params: PyTree, memory: HOPMemory, timestep: TimeStep, state, key: Key):
     """When it counts: nobody follows orders, and moves are planned."""
     config = parts.config
-    memory = dataclasses.replace(memory, order=jnp.full_like(memory.order, FREE))
+    memory = dataclasses.replace(memory, orders=all_free(memory.orders))
     _, decision = actor_critic.act(parts.policy, params["policy"], memory, timestep, stream(key, "free"))
     believed = decision.notes["belief"], decision.notes["whim"]
     thoughts = _thoughts(parts, params, *believed, timestep)
@@ -329,22 +325,11 @@ def _think(
 
 
 def _greeted(parts: Parts, params: PyTree, memory: HOPMemory, timestep: TimeStep, key: Key):
-    """New company in the games where an episode begins and chance says so: new orders, open minds."""
-    first, identity = timestep.first, params["policy"].own["seat"]["identity"]
-    draws = jax.random.uniform(stream(key, "game"), (first.shape[0], 1 + DRAWS))
-    is_new = first & (~memory.met | (draws[:, 0] < parts.config.new_company))
-    goals, share = parts.env.goals, parts.config.ordered_games
-    has_whims = parts.config.whim > 0
-    order = drawn_orders(goals, share, has_whims, identity, draws[:, 1:], stream(key, "seat"))
-    order = jnp.where(is_new[:, None], order, memory.order)
-    possible = wishes(goals, timestep).possible[:, np.array(parts.seats)]
-    fresh = _remember(parts, first.shape[0])
-    return HOPMemory(
-        mind=chosen(is_new, fresh.mind, memory.mind),
-        order=renewed(goals, identity, order, possible, stream(key, "renew")),
-        told=memory.told,
-        met=memory.met | first,
-    )
+    """Where new company comes, minds are open."""
+    identity = params["policy"].own["seat"]["identity"]
+    orders, is_new = greeted(parts.company, identity, memory.orders, timestep, key)
+    fresh = _remember(parts, timestep.first.shape[0])
+    return HOPMemory(chosen(is_new, fresh.mind, memory.mind), orders, memory.told)
 
 
 def _watch(parts: Parts, params: PyTree, memory: HOPMemory, transition: Transition) -> HOPMemory:
@@ -373,12 +358,6 @@ def _teachers(parts: Parts):
 def _learn(parts: Parts, run: Plan):
     config = parts.config
     usual = usual_lesson(config)
-
-    def is_free(steps: Transition, seats: tuple[int, ...]) -> Array:
-        return in_the_game(steps, seats) & (steps.decision.notes["order"] == FREE)
-
-    def has_aim(steps: Transition, seats: tuple[int, ...]) -> Array:
-        return in_the_game(steps, seats) & (steps.decision.notes["order"] != WHIM)
 
     def was_searched(steps: Transition, seats: tuple[int, ...]) -> Array:
         return steps.decision.notes["searched"]
