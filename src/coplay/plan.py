@@ -16,6 +16,7 @@ from coplay.errors import BadInput
 from coplay.experiment import Built, job, resolved_devices
 from coplay.training.loop import Stretch
 from coplay.training.rollout import collect, start_playing
+from coplay.types import begun
 
 COPIES = 4.0  # a round of play, its columns, its shuffled columns, and room for the rest; a guess
 FLOPS_PER_CORE = 4e10  # float32 operations a second that training reaches on an ordinary core
@@ -36,9 +37,11 @@ class Plan:
     seconds: float
 
 
-def plan(built: Built) -> Plan:
+def plan(built: Built, starts: bool = True) -> Plan:
+    """What a run will be; if it starts, what it begins with has to be there."""
     experiment, stretch = built.experiment, built.stretches[0]
     params = stretch.algorithm.init(jax.random.key(0))
+    params = begun(stretch.algorithm, params) if starts else params
     modules = [_module(built, name, params[name]) for name in params]
     trained = sum(module["weights"] for module in modules if module["loss_terms"])
     return Plan(

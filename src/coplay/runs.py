@@ -113,7 +113,7 @@ def resume(path: str | Path, steps: int | None = None, watcher: Watcher | None =
         folder.forget_after(updates * work.steps_per_update)
         checkpoint.forget_after(folder.checkpoints, updates * work.steps_per_update)
         watcher = watcher or Watcher()
-        watcher.planned(plan(built))
+        watcher.planned(plan(built, starts=False))
         return _go_on(folder, built, state, updates, watcher)
 
 
@@ -158,7 +158,7 @@ def _restore(folder: RunFolder, work: Job) -> tuple[Any, int]:
     updates = checkpoint.newest_meta(folder.checkpoints)["updates"]
     if updates >= work.num_updates:
         raise BadInput(f"{folder.path} has finished; name a later end with --steps to go on")
-    like = loop.start(work, loop.stretch_at(work.stretches, updates))
+    like = loop.start(work, loop.stretch_at(work.stretches, updates), begins=False)
     state, meta = checkpoint.load(folder.checkpoints, like)
     return state, meta["updates"]
 

@@ -205,12 +205,20 @@ class Algorithm(NamedTuple):
     learn: Stage
     play: Callable | None = None  # acts when it counts, if otherwise than while learning
     told: Callable | None = None  # memory, goals [env, agent] -> memory: somebody says what all are after
+    begin: Callable | None = (
+        None  # params -> params, once before training: parts learned elsewhere are put in
+    )
     reads_states: bool = False  # its learning asks for the game's own states with every step
 
 
 def as_played(algorithm: Algorithm) -> Algorithm:
     """The player as it is scored and as others meet it."""
     return algorithm._replace(act=algorithm.play) if algorithm.play else algorithm
+
+
+def begun(algorithm: Algorithm, params: Params) -> Params:
+    """Weights as training starts from them."""
+    return algorithm.begin(params) if algorithm.begin else params
 
 
 @pytree

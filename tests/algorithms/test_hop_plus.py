@@ -11,8 +11,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from coplay.algorithms import value_scale
-from coplay.algorithms.hop_plus import _beside, _imagination, _memories, _parts, _tests, hop_plus
+from coplay.algorithms.hop_plus import hop_plus
 from coplay.algorithms.hop_plus_config import HOPPlusConfig
+from coplay.algorithms.hop_plus_imagining import are_good, beside_play, hidden_of, imagination_of
+from coplay.algorithms.hop_plus_parts import parts_of
 from coplay.algorithms.imagination import imagine, values
 from coplay.algorithms.imagined_search import Planner, one_step, plan
 from coplay.algorithms.losses import log_policy
@@ -70,11 +72,11 @@ def learned(config=CONFIG, algorithm=hop_plus):
 @functools.cache
 def imagined(config=CONFIG, most=3):
     _, params, _, trajectory = played(config)
-    parts, _ = _parts(game(), SEATS, config)
+    parts, _ = parts_of(game(), SEATS, config)
 
     def run():
-        memory = _memories(parts, params, trajectory, PLAN.sequence_length)
-        return imagine(_imagination(parts), params, trajectory, memory, jnp.int32(most), KEY)
+        memory = hidden_of(parts, params, trajectory, PLAN.sequence_length)
+        return imagine(imagination_of(parts), params, trajectory, memory, jnp.int32(most), KEY)
 
     return compiled(run)()
 
@@ -132,7 +134,7 @@ def test_every_part_learns_and_tells_how_well():
 
 def test_imagined_rows_are_of_the_policy_that_learns_from_them():
     _, params, _, _ = played()
-    parts, _ = _parts(game(), SEATS, CONFIG)
+    parts, _ = parts_of(game(), SEATS, CONFIG)
     rows = imagined()
 
     @compiled
@@ -220,13 +222,14 @@ def test_steps_beyond_what_is_allowed_count_for_nothing_and_returns_are_cut_befo
 
 def test_subgoals_in_imagination_are_those_of_play_on_the_same_history():
     _, params, _, trajectory = played()
-    parts, _ = _parts(game(), SEATS, dataclasses.replace(CONFIG, imagined_steps=2))
-    memory = compiled(lambda: _memories(parts, params, trajectory, PLAN.sequence_length))()
-    notice = _imagination(parts).notice
+    parts, _ = parts_of(game(), SEATS, dataclasses.replace(CONFIG, imagined_steps=2))
+    memory = compiled(lambda: hidden_of(parts, params, trajectory, PLAN.sequence_length))()
+    notice = imagination_of(parts).notice
     at = jax.tree.map(lambda x: x[4], trajectory.steps)
-    _, read = compiled(lambda: notice(params, memory[3], (), at.before))()
-    assert_allclose(read.mean, at.decision.notes.mean, atol=1e-5)
-    assert (np.abs(np.asarray(read.mean)) > 0).any()
+    _, notes = compiled(lambda: notice(params, memory[3], at.decision.notes, at.before))()
+    read = np.asarray(notes["reading"].subgoal.mean)
+    assert_allclose(read, at.decision.notes["reading"].subgoal.mean, atol=1e-5)
+    assert (np.abs(read) > 0).any()
 
 
 # --- what reaches what ---------------------------------------------------------------------------
@@ -240,9 +243,9 @@ def with_poisoned_world(params):
 @functools.cache
 def beside(config, is_poisoned=False, rung=gates.SEVERAL):
     _, params, _, trajectory = played(config)
-    parts, _ = _parts(game(), SEATS, config)
+    parts, _ = parts_of(game(), SEATS, config)
     params = with_poisoned_world(params) if is_poisoned else params
-    return compiled(lambda: _beside(parts, PLAN, params, trajectory, jnp.int32(rung), KEY))()
+    return compiled(lambda: beside_play(parts, PLAN, params, trajectory, jnp.int32(rung), KEY))()
 
 
 def test_what_the_world_says_reaches_what_is_learned_where_gates_are_open():
@@ -266,7 +269,7 @@ def test_a_world_that_has_lost_its_senses_reaches_nobody_through_a_closed_gate(r
 
 def test_imagined_returns_are_put_to_the_scale_of_this_round():
     rows, share = beside(dataclasses.replace(CONFIG, critic_data="both"))[0]
-    parts, _ = _parts(game(), SEATS, CONFIG)
+    parts, _ = parts_of(game(), SEATS, CONFIG)
     _, params, _, trajectory = played()
     settled = dataclasses.replace(CONFIG, value_normalisation=True)
     batch, scale, _ = compiled(
@@ -305,7 +308,7 @@ def test_what_is_imagined_never_reaches_a_critic_on_real_data_nor_its_scale():
 
 def test_the_world_learns_from_games_that_are_not_held_out_only():
     _, params, _, trajectory = played()
-    parts, _ = _parts(game(), SEATS, CONFIG)
+    parts, _ = parts_of(game(), SEATS, CONFIG)
     stage = world_stage(game(), parts.world, CONFIG, PLAN)
     learner = stage.init(params["world"])
     update = compiled(lambda t: stage.update(params["world"], learner, t, KEY)[0])
@@ -322,7 +325,7 @@ def test_the_world_learns_from_games_that_are_not_held_out_only():
 
 def test_models_of_the_others_learn_from_games_that_are_not_held_out_only():
     _, params, _, trajectory = played()
-    parts, _ = _parts(game(), SEATS, CONFIG)
+    parts, _ = parts_of(game(), SEATS, CONFIG)
     stage = subgoal_stage(parts.reader, CONFIG, PLAN.sequence_length)
     learner = stage.init(params["policy"])
     update = compiled(lambda t: stage.update(params["policy"], learner, t, KEY))
@@ -345,38 +348,38 @@ def test_models_of_the_others_learn_from_games_that_are_not_held_out_only():
 
 
 def test_the_gates_ask_for_every_reward_and_for_the_largest_at_all():
-    parts, _ = _parts(game(), SEATS, dataclasses.replace(CONFIG, others="policies"))
+    parts, _ = parts_of(game(), SEATS, dataclasses.replace(CONFIG, others="policies"))
     good = {"world/possible": jnp.array(1.0)}
     for value in parts.world.reward_values:
         good |= {f"world/recall/{value:.3g}": jnp.array(0.95), f"world/seen/{value:.3g}": jnp.array(30.0)}
-    assert _tests(parts, good).tolist() == [True, True]
+    assert are_good(parts, good).tolist() == [True, True]
     blind = good | {"world/recall/5": jnp.array(0.1)}
-    assert _tests(parts, blind).tolist() == [False, True]
+    assert are_good(parts, blind).tolist() == [False, True]
     unseen = good | {"world/seen/5": jnp.array(3.0), "world/recall/5": jnp.array(1.0)}
-    assert _tests(parts, unseen).tolist() == [False, True]
+    assert are_good(parts, unseen).tolist() == [False, True]
     never_happened = good | {"world/seen/0.25": jnp.array(0.0), "world/recall/0.25": jnp.array(jnp.nan)}
-    assert _tests(parts, never_happened).tolist() == [True, True]
+    assert are_good(parts, never_happened).tolist() == [True, True]
 
 
 def test_the_gates_ask_every_seat_to_foresee_its_co_players():
-    parts, _ = _parts(game(), SEATS, dataclasses.replace(CONFIG, world="game"))
+    parts, _ = parts_of(game(), SEATS, dataclasses.replace(CONFIG, world="game"))
     good = {
         "opponents/surprise": jnp.full(4, 0.65),
         "opponents/true_surprise": jnp.full(4, 0.6),
         "opponents/even_surprise": jnp.full(4, 1.4),
     }
-    assert _tests(parts, good).tolist() == [True, True]
+    assert are_good(parts, good).tolist() == [True, True]
     one_is_off = good | {"opponents/surprise": jnp.array([0.6, 0.6, 0.6, 0.75])}
-    assert _tests(parts, one_is_off).tolist() == [False, True]
+    assert are_good(parts, one_is_off).tolist() == [False, True]
     # Within 0.1 nats, but so is a guess: half of what can be foreseen is not.
     easy = {
         "opponents/surprise": jnp.full(4, 1.35),
         "opponents/true_surprise": jnp.full(4, 1.3),
         "opponents/even_surprise": jnp.full(4, 1.4),
     }
-    assert _tests(parts, easy).tolist() == [False, True]
+    assert are_good(parts, easy).tolist() == [False, True]
     at_random = easy | {"opponents/surprise": jnp.full(4, 1.41), "opponents/true_surprise": jnp.full(4, 1.4)}
-    assert _tests(parts, at_random).tolist() == [True, True], "there is nothing that could be foreseen"
+    assert are_good(parts, at_random).tolist() == [True, True], "there is nothing that could be foreseen"
 
 
 def test_one_catch_seen_often_is_still_one_catch():
@@ -455,7 +458,7 @@ def test_plans_are_legal_moves_that_chance_alone_would_not_make(acts, acts_in):
 def test_one_step_on_a_lone_player_finds_what_each_move_pays_and_is_worth_after_it():
     """Nobody else acts in a game with one player left, so what a plan says can be computed by hand."""
     _, params, _, trajectory = played(BOUND)
-    parts, _ = _parts(game(), SEATS, BOUND)
+    parts, _ = parts_of(game(), SEATS, BOUND)
     steps = trajectory.steps
     where = np.argwhere(np.asarray(steps.before.active.sum(axis=-1) == 1))
     assert len(where), "this round does not show it"
@@ -464,7 +467,7 @@ def test_one_step_on_a_lone_player_finds_what_each_move_pays_and_is_worth_after_
     timestep, state, notes = jax.tree.map(
         lambda x: x[time, env][None], (steps.before, steps.state, steps.decision.notes)
     )
-    imagination = _imagination(parts)
+    imagination = imagination_of(parts)
     planner = Planner(imagination, params, Table(np.array(SEATS), those_after(SEATS, 4), 2), 0.5)
     keys = jax.random.split(KEY, 4)
     found = compiled(lambda: one_step(planner, 0.9, notes, timestep, state, keys))().q[0, seat]
@@ -486,7 +489,7 @@ def test_one_step_on_a_lone_player_finds_what_each_move_pays_and_is_worth_after_
 
 def test_what_the_others_are_expected_to_do_changes_what_a_plan_finds():
     _, params, _, trajectory = played()
-    parts, _ = _parts(game(), SEATS, CONFIG)
+    parts, _ = parts_of(game(), SEATS, CONFIG)
     timestep, state, notes = jax.tree.map(
         lambda x: x[2], (trajectory.steps.before, trajectory.steps.state, trajectory.steps.decision.notes)
     )
@@ -498,7 +501,7 @@ def test_what_the_others_are_expected_to_do_changes_what_a_plan_finds():
         def others(params, guess, timestep, own):
             return jnp.broadcast_to(certain, (4, timestep.first.shape[0] // 4, 3, certain.shape[0]))
 
-        imagination = _imagination(parts, in_game=True)._replace(others=others)
+        imagination = imagination_of(parts, in_game=True)._replace(others=others)
         planner = Planner(imagination, params, Table(np.array(SEATS), those_after(SEATS, 4), 2), 0.5)
         keys = jax.random.split(KEY, 4)
         search = CONFIG.search_with(0.9)

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Literal
 
+from coplay.algorithms.company_settings import CompanySettings
 from coplay.algorithms.ppo import PPOConfig
 from coplay.algorithms.search_settings import SearchSettings
 from coplay.planning.search import SearchConfig
@@ -11,7 +12,7 @@ Memory = Literal["counters", "average", "removal_count", "sticky", "weighed", "n
 
 
 @dataclasses.dataclass(frozen=True)
-class HOPConfig(PPOConfig, SearchSettings):
+class HOPConfig(PPOConfig, SearchSettings, CompanySettings):
     model_hidden: tuple[int, ...] = (64, 64)  # widths of the co-players' models
     model_learning_rate: float = 1e-3
     model_epochs: int = 2  # passes over each labelled round
@@ -22,13 +23,6 @@ class HOPConfig(PPOConfig, SearchSettings):
     within: Literal["bayes", "none"] = "bayes"  # beliefs in an episode; none goes with between = counters
     between: Memory = "weighed"  # what is kept of a co-player from one episode to the next
     whim: float = 0.05  # chance at first that a co-player wants nothing and does anything
-    ordered_games: float = 0.75  # share of games in which some seats follow orders
-    new_company: float = 0.1  # chance that an episode begins with new orders and open minds
-    pursuit_discount: float = 0.8  # haste: without it any way there is as good
-    pursuit_temperature: float = 0.05  # of carrying out orders, as a share of the best Q
-    pursuit_learning_rate: float = 1e-3
-    pursuit_epochs: int = 2
-    pursuit_minibatches: int = 32
     minibatches: int = 16  # many small steps, for trees ask the critic at every leaf
     discount: float = 0.95
     value_normalisation: bool = False  # trees need values on the game's own scale
@@ -46,16 +40,14 @@ class HOPConfig(PPOConfig, SearchSettings):
 
     def __post_init__(self):
         super().__post_init__()
-        passes = ("model_epochs", "model_minibatches", "pursuit_epochs", "pursuit_minibatches")
-        for name in ("searched_trees", "rollout_steps", *passes):
+        for name in ("searched_trees", "rollout_steps", "model_epochs", "model_minibatches"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
         if self.network != "mlp" or self.parameters != "per_agent" or self.value_normalisation:
             raise ValueError("hop has network='mlp', parameters='per_agent' and value_normalisation=false")
         self.check_search(self.discount)
-        shares = ("whim", "ordered_games", "new_company", "pursuit_discount", "searched_games")
-        shares += ("errand_prior", "searched_errand_prior")
-        for name in shares:
+        self.check_company()
+        for name in ("whim", "searched_games", "errand_prior", "searched_errand_prior"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name}={getattr(self, name)} must lie between 0 and 1")
 

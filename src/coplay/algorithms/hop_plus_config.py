@@ -3,16 +3,23 @@
 import dataclasses
 from typing import Literal
 
+from coplay.algorithms.company_settings import CompanySettings
 from coplay.algorithms.ppo import PPOConfig
 from coplay.algorithms.search_settings import SearchSettings
 
 
 @dataclasses.dataclass(frozen=True)
-class HOPPlusConfig(PPOConfig, SearchSettings):
+class HOPPlusConfig(PPOConfig, SearchSettings, CompanySettings):
     subgoals: Literal["inferred", "none"] = "inferred"  # none: co-players are not read at all
     policy_reads: bool = True  # subgoals of the others, beside its own row
     subgoal_size: int = 4  # numbers in a subgoal
-    subgoal_weight: float = 0.001  # of keeping subgoals near a standard Gaussian, per nat
+    subgoal_weight: float = 0.001  # of keeping subgoals near a standard Gaussian, or the prior's, per nat
+    between: Literal["average", "none"] = "none"  # what is kept of a co-player after an episode
+    prior: str = ""  # folder of a trained vae: subgoals are kept near what was chosen in hindsight
+    prior_hidden: tuple[int, ...] = (64, 64)  # widths it was trained with
+    selector: Literal["optimistic", "conservative"] = "optimistic"  # what is chosen: worth most, or least
+    horizon: int = 10  # steps of a co-player among which is chosen
+    hindsight_share: float = 0.3  # of training, over which learning with what was chosen falls to nothing
     model_hidden: tuple[int, ...] = (64, 64)  # widths of what reads co-players and of what foretells them
     model_learning_rate: float = 1e-3  # of both
     model_epochs: int = 4  # passes over each round
@@ -34,6 +41,10 @@ class HOPPlusConfig(PPOConfig, SearchSettings):
     acts_in: Literal["world", "game"] = "world"  # what plans are made in: as `world` says, or the true game
     guesses: int = 16  # drawn moves of the others over which one_step takes the mean
     doubt: float = 1.0  # imagined rows weigh exp(-doubt * disagreement of the members)
+    models_from: str = ""  # folder of a trained moa: every model of a co-player begins as it
+    world_from: str = ""  # folder of a trained world: the world begins as it
+    ordered_games: float = 0.0
+    pursuit_minibatches: int = 8
 
     def __post_init__(self):
         super().__post_init__()
@@ -45,21 +56,34 @@ class HOPPlusConfig(PPOConfig, SearchSettings):
             "imagined_steps",
             "imagined_branches",
             "guesses",
+            "horizon",
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
         for name in ("model_learning_rate", "world_learning_rate"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name}={getattr(self, name)} must be above 0")
-        for name in ("model_hidden", "world_hidden"):
+        for name in ("model_hidden", "world_hidden", "prior_hidden"):
             if not getattr(self, name) or min(getattr(self, name)) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must name at least one width of 1 or more")
-        if not 0 <= self.real_share <= 1:
-            raise ValueError(f"real_share={self.real_share} must lie between 0 and 1")
+        for name in ("real_share", "hindsight_share"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name}={getattr(self, name)} must lie between 0 and 1")
         for name in ("doubt", "subgoal_weight"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 0")
         self.check_search(self.discount)
+        self.check_company()
+        if self.ordered_games > 0 and self.parameters != "per_agent":
+            raise ValueError("orders are carried out by each seat's own weights: set parameters='per_agent'")
+        if self.ordered_games > 0 and self.imagines and self.others == "policies":
+            raise ValueError("who follows orders does not act by its policy: set others='models'")
+        if (self.prior or self.between != "none" or self.models_from) and self.subgoals == "none":
+            raise ValueError("prior, between and models_from are about subgoals: set subgoals='inferred'")
+        if self.models_from and self.between != "none":
+            raise ValueError("a trained moa knows nothing of earlier episodes: set between='none'")
+        if self.world_from and self.world != "learned":
+            raise ValueError("world_from is where a learned world begins: set world='learned'")
         if self.acts != "policy" and self.acts_in == "world" and self.world == "none":
             raise ValueError("plans are made in a world: set world='learned' or 'game', or acts_in='game'")
         if self.acts != "policy" and self.others == "models" and self.subgoals == "none":

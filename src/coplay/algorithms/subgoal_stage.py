@@ -1,149 +1,34 @@
-"""What every seat makes of everyone else: a subgoal read from what they have done, and how that is learned.
+"""How subgoals and models of co-players are learned: from what the others then did, and from nothing else.
 
-A seat has two networks for each co-player, in the order they sit after it (`opponents/subgoals.py`): one
-reads the co-player's rows of the episode and says where its subgoal may be, the other says what it does next,
-given that. Both learn from what it then did; from nothing else is a subgoal made. Only steps of players still
-in the game count. A fifth of the games is held out, and tells how well the others are foreseen now.
+The networks are those of `readers.py`. Only steps of players still in the game count. A fifth of the games is
+held out, and tells how well the others are foreseen now. With a prior, subgoals are kept near what was chosen
+in hindsight (`hindsight.py`), and models of the others learn with that too, the less the longer training is.
 """
 
-from typing import Any, NamedTuple
+import dataclasses
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from coplay.algorithms.actor_critic import from_columns, to_columns
-from coplay.algorithms.sharing import Sharing
+from coplay.algorithms.actor_critic import to_columns
+from coplay.algorithms.hindsight import Chosen
+from coplay.algorithms.readers import (
+    OTHERS,
+    Readers,
+    Settings,
+    foreseen,
+    read_columns,
+    sights_of,
+    starts_of,
+    with_kept,
+)
 from coplay.diagnostics import gates
-from coplay.opponents.goal_policy import sights, those_after, wishes
-from coplay.opponents.subgoals import Subgoal, SubgoalModel, infer, log_chances, spread, subgoal_model
+from coplay.opponents.subgoals import Subgoal, divergence, drawn_with, spread
 from coplay.training.devices import masked_mean, total
 from coplay.training.stages import Fit, fit
-from coplay.types import (
-    Environment,
-    Key,
-    Metrics,
-    PyTree,
-    Seated,
-    Stage,
-    TimeStep,
-    Trajectory,
-    pytree,
-    stream,
-)
-
-OTHERS = "others"  # the networks' name among a seat's weights
-Settings = Any  # the subgoal and model_* fields of HOPPlusConfig
-
-
-class Readers(NamedTuple):
-    """The networks without weights; weights come separately, [other, ...] for every seat."""
-
-    model: SubgoalModel
-    others: np.ndarray  # [seat, other]: who sits after each of our seats
-    sharing: Sharing
-
-
-def readers(env: Environment, seats: tuple[int, ...], settings: Settings, sharing: Sharing):
-    """The networks, and a function that initialises one seat's."""
-    model, init_one = subgoal_model(env, settings.subgoal_size, settings.model_hidden)
-
-    def init(key: Key) -> PyTree:
-        each = [init_one(jax.random.fold_in(key, place)) for place in range(env.num_agents - 1)]
-        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
-
-    return Readers(model, those_after(seats, env.num_agents), sharing), init
-
-
-def blank(reader: Readers, num_envs: int) -> Float[Array, "env seat other hidden"]:
-    """Nothing read yet."""
-    return jnp.zeros((num_envs, *reader.others.shape, reader.model.width))
-
-
-def sights_of(reader: Readers, timestep: TimeStep) -> Float[Array, "*batch seat other feature"]:
-    """What is read of every co-player."""
-    seen = sights(timestep, wishes(reader.model.env.goals, timestep))
-    return seen[..., reader.others, :]
-
-
-def read_others(reader: Readers, params: Seated, memory: Float[Array, "env seat other hidden"], timestep):
-    """What is remembered after this moment, and where everyone's subgoal may be: [env, seat, other, ...]."""
-    sharing, first = reader.sharing, timestep.first[:, None]
-
-    def one_group(weights, memory, seen):
-        return _read(reader, weights[OTHERS], memory, seen, first)
-
-    groups = sharing.groups
-    read = sharing.map(one_group)
-    seen = groups(sights_of(reader, timestep)[:, None], 2)
-    out = sharing.seats(read(sharing.weights(params), groups(memory, 1), seen), 2)
-    return jax.tree.map(lambda x: x[:, 0], out)
-
-
-def read_rounds(reader: Readers, params: Seated, trajectory: Trajectory, length: int):
-    """What had been read of everyone after every row of a round, [time, env, seat, other, hidden]."""
-    sharing, steps = reader.sharing, trajectory.steps
-    first = to_columns(steps.before.first, length)
-    seen = sharing.groups(to_columns(sights_of(reader, steps.before), length), 2)
-    memory = sharing.groups(_starts(trajectory), 1)
-    read = sharing.map(lambda w, m, x: _read(reader, w[OTHERS], m, x, first)[0])
-    columns = sharing.seats(read(sharing.weights(params), memory, seen), 2)
-    return from_columns(columns, steps.before.first.shape)
-
-
-def _starts(trajectory: Trajectory) -> Float[Array, "column seat other hidden"]:
-    """Memory at the start of every column."""
-    return jnp.swapaxes(trajectory.memory, 0, 1).reshape(-1, *trajectory.memory.shape[2:])
-
-
-def _read(
-    reader: Readers,
-    weights: PyTree,  # [other, ...]
-    memory: Float[Array, "column seat other hidden"],
-    seen: Float[Array, "column time seat other feature"],
-    first: Bool[Array, "column time"],
-) -> tuple[Float[Array, "column time seat other hidden"], Subgoal]:
-    """Whole sequences."""
-    columns, time, seats = seen.shape[:3]
-    fresh = jnp.repeat(first.T, seats, axis=1)
-
-    def one(weights, memory, seen):
-        rows = jnp.moveaxis(seen, 1, 0).reshape(time, columns * seats, -1)
-        out = infer(reader.model, weights, memory.reshape(columns * seats, -1), rows, fresh)
-        return jax.tree.map(lambda x: jnp.moveaxis(x.reshape(time, columns, seats, -1), 0, 1), out)
-
-    return jax.vmap(one, in_axes=(0, 2, 3), out_axes=3)(weights, memory, seen)
-
-
-def foreseen(
-    reader: Readers,
-    weights: PyTree,  # [other, ...]
-    seen: Float[Array, "*rows seat other feature"],
-    legal: Bool[Array, "*rows seat other action"],
-    subgoal: Float[Array, "*rows seat other number"],
-) -> Float[Array, "*rows seat other action"]:
-    """Log probabilities of what every co-player does next, if that is what it is up to."""
-    axis = seen.ndim - 2
-    each = jax.vmap(lambda w, *x: log_chances(reader.model, w, *x), (0, axis, axis, axis), axis)
-    return each(weights, seen, legal, subgoal)
-
-
-def foretold(
-    reader: Readers,
-    params: Seated,
-    seen: Float[Array, "row seat other feature"],
-    legal: Bool[Array, "row seat other action"],
-    subgoal: Float[Array, "row seat other number"],
-) -> Float[Array, "row seat other action"]:
-    """The same, by every seat with its own weights."""
-    sharing = reader.sharing
-    each = sharing.map(lambda w, *x: foreseen(reader, w[OTHERS], *x))
-    return sharing.seats(each(sharing.weights(params), *sharing.groups((seen, legal, subgoal), 1)), 1)
-
-
-# --- learning ------------------------------------------------------------------------------------
+from coplay.types import Key, Metrics, PyTree, Seated, Stage, Trajectory, pytree, stream
 
 
 @pytree
@@ -151,23 +36,27 @@ class Rows:
     """What the networks learn from, [column, time, seat, other, ...]."""
 
     seen: Float[Array, "*rows feature"]
+    kept: Float[Array, "*rows kept"] | tuple[()]
     legal: Bool[Array, "*rows action"]
     action: Int[Array, "*rows"]
     counts: Bool[Array, "*rows"]
     held_out: Bool[Array, "*rows"]
     noise: Float[Array, "*rows number"]  # what subgoals are drawn with
     policy: Float[Array, "*rows action"]  # the co-player's own
+    chosen: Chosen | tuple[()]  # in hindsight; () where there is no prior
     first: Bool[Array, "*columns"]
-    memory: Float[Array, "*starts hidden"]  # at the start of each column
+    hidden: Float[Array, "*starts hidden"]  # at the start of each column
 
 
-def subgoal_stage(reader: Readers, settings: Settings, length: int) -> Stage:
+def subgoal_stage(reader: Readers, settings: Settings, length: int, chosen: Chosen | tuple[()] = ()) -> Stage:
+    """`chosen`: subgoals in hindsight of the round that is learned from, where there is a prior."""
     optimiser = optax.adam(settings.model_learning_rate, eps=1e-5)
     sharing = reader.sharing
 
     def loss(weights, rows: Rows):
         told, subgoal = _told(reader, weights[OTHERS], rows)
-        cost = settings.subgoal_weight * spread(subgoal) - _of_action(told, rows)[..., 0]
+        apart = divergence(subgoal, rows.chosen.target) if rows.chosen else spread(subgoal)
+        cost = settings.subgoal_weight * apart - _of_action(told, rows)[..., 0]
         return jnp.sum(jnp.where(rows.counts & ~rows.held_out, cost, 0.0)), {}
 
     pieces = Fit(settings.model_epochs, settings.model_minibatches, settings.chunk_rows)
@@ -178,7 +67,7 @@ def subgoal_stage(reader: Readers, settings: Settings, length: int) -> Stage:
         return sharing.pack({"optimiser": state}, {})
 
     def update(params: Seated, learner: Seated, trajectory: Trajectory, key: Key):
-        rows = _rows(reader, params, trajectory, length, stream(key, "noise"))
+        rows = _rows(reader, params, trajectory, chosen, length, stream(key, "noise"))
         weights = sharing.weights(params)
         keys = sharing.keys(stream(key, "fit"), params.own["seat"]["identity"])
         learned, state, _ = sharing.map(
@@ -191,7 +80,7 @@ def subgoal_stage(reader: Readers, settings: Settings, length: int) -> Stage:
     return Stage(init, update)
 
 
-def _rows(reader: Readers, params: Seated, trajectory: Trajectory, length: int, key: Key) -> Rows:
+def _rows(reader: Readers, params: Seated, trajectory: Trajectory, chosen, length: int, key: Key) -> Rows:
     """A round as one row per group, then [column, time, seat, other, ...]."""
     steps, others = trajectory.steps, reader.others
     before, sharing = steps.before, reader.sharing
@@ -200,16 +89,18 @@ def _rows(reader: Readers, params: Seated, trajectory: Trajectory, length: int, 
     noise = jax.vmap(lambda k: jax.random.normal(k, shape), out_axes=2)(keys)
     by_pair = [
         sights_of(reader, before),
+        steps.decision.notes["reading"].kept,
         before.legal[:, :, others],
         steps.decision.action[:, :, others],
         before.active[:, :, others],
         _held_out(before.active[:, :, others]),
         noise,
         steps.decision.policy[:, :, others],
+        chosen,
     ]
-    columns = [sharing.groups(to_columns(x, length), 2) for x in by_pair]
+    columns = sharing.groups(jax.tree.map(lambda x: to_columns(x, length), by_pair), 2)
     first = sharing.alike(to_columns(before.first, length), len(others))
-    return Rows(*columns, first=first, memory=sharing.groups(_starts(trajectory), 1))
+    return Rows(*columns, first=first, hidden=sharing.groups(starts_of(trajectory.memory.read), 1))
 
 
 def _held_out(rows: Bool[Array, "time env seat other"]) -> Bool[Array, "time env seat other"]:
@@ -221,9 +112,12 @@ def _held_out(rows: Bool[Array, "time env seat other"]) -> Bool[Array, "time env
 
 def _told(reader: Readers, weights: PyTree, rows: Rows) -> tuple[Float[Array, "*rows action"], Subgoal]:
     """Log probabilities of what everyone may do, under subgoals that are drawn; and where those may be."""
-    _, subgoal = _read(reader, weights, rows.memory, rows.seen, rows.first)
-    drawn = subgoal.mean + jnp.exp(subgoal.log_std) * rows.noise
-    return foreseen(reader, weights, rows.seen, rows.legal, drawn), subgoal
+    seen = with_kept(rows.seen, rows.kept)
+    _, subgoal = read_columns(reader, weights, rows.hidden, seen, rows.first)
+    drawn = drawn_with(subgoal, rows.noise)
+    if rows.chosen:
+        drawn = jnp.where(rows.chosen.is_used[..., None], drawn_with(rows.chosen.target, rows.noise), drawn)
+    return foreseen(reader, weights, rows.seen, rows.legal, with_kept(drawn, rows.kept)), subgoal
 
 
 def _of_action(log_chance: Float[Array, "*rows action"], rows: Rows) -> Float[Array, "*rows 1"]:
@@ -239,7 +133,7 @@ def _figures(reader: Readers, weights: PyTree, rows: Rows) -> Metrics:
     players' own policies and that of a guess over what is legal."""
     counts = rows.counts & rows.held_out
     axes = tuple(range(counts.ndim))
-    told, subgoal = _told(reader, weights, rows)
+    told, subgoal = _told(reader, weights, dataclasses.replace(rows, chosen=()))
     true = jnp.log(jnp.maximum(rows.policy, 1e-9))
     chosen, best = _of_action(told, rows), _of_action(true, rows)
     evenly = jnp.log(jnp.sum(rows.legal, axis=-1).astype(jnp.float32))

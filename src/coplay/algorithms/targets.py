@@ -80,6 +80,7 @@ class Lesson(NamedTuple):
     reward: Callable
     searched: Callable | None = None  # where a search decided: its policy teaches, not the reward
     valued: Callable | None = None  # that teach the critic, those and more; None: the same
+    critic_notes: Callable | None = None  # notes -> what the critic learns with in their place
 
 
 def in_the_game(steps: Transition, seats: tuple[int, ...]) -> Bool[Array, "time env seat"]:
@@ -116,6 +117,10 @@ def make_batch(
     scale = each(value_scale.scale_of)(model.sharing.weights(params))
     if settings.value_normalisation:
         scale = each(value_scale.updated)(scale, returns, valued)
+    if lesson.critic_notes:
+        others = lesson.critic_notes(notes)
+        seen = played.columns(model.views["critic"](steps.before, others, model.seats, params))
+        normal = _read_critic(played, params, memory, seen)[1]
     batch = Batch(
         policy_input=played.columns(model.views["policy"](steps.before, notes, model.seats, params)),
         critic_input=() if model.same_view else seen,
@@ -160,19 +165,25 @@ def _values(env, played: Round, params: Seated, memory: Memory, seen):
     """
     model, steps = played.model, played.trajectory.steps
     weights, each = model.sharing.weights(params), model.sharing.map
-    first = to_columns(steps.before.first, played.length)
-    remembered, normal = each(lambda w, m, x: sequences(model, "critic", w, m, x, first))(
-        weights, memory_of(model, memory, "critic"), seen
-    )
+    remembered, normal = _read_critic(played, params, memory, seen)
     real = each(_in_the_games_units)
-    value = played.back(real(weights, normal[..., 0]))
+    value = played.back(real(weights, normal))
     after = jnp.concatenate([value[1:], _last_values(model, params, played.trajectory)[None]])
     if env.can_truncate:
         # What was noted before a cut stands in for what would be noted after it.
         shown = played.columns(model.views["critic"](steps.after, steps.decision.notes, model.seats, params))
         at_cut = each(lambda w, m, x: peek(model, w, m, x)[..., 0])(weights, remembered, shown)
         after = jnp.where(steps.after.truncated[..., None], played.back(real(weights, at_cut)), after)
-    return normal[..., 0], value, after
+    return normal, value, after
+
+
+def _read_critic(played: Round, params: Seated, memory: Memory, seen: Float[Array, "*rows view"]):
+    """Memory after every step, and predictions as columns in normalised units."""
+    model, first = played.model, to_columns(played.trajectory.steps.before.first, played.length)
+    remembered, normal = model.sharing.map(lambda w, m, x: sequences(model, "critic", w, m, x, first))(
+        model.sharing.weights(params), memory_of(model, memory, "critic"), seen
+    )
+    return remembered, normal[..., 0]
 
 
 def _in_the_games_units(weights: PyTree, value: Float[Array, "*rows"]) -> Float[Array, "*rows"]:

@@ -10,7 +10,7 @@ from coplay.cli.train import parse_overrides
 from coplay.errors import BadInput
 from coplay.experiment import parse_run, played_otherwise
 from coplay.offline import pretrain as offline
-from coplay.offline.folder import is_part
+from coplay.training.part_folder import is_part
 
 EPILOG = """settings of the run may be given as in `train`:
   coplay evaluate zoo:hop_4h1s_4x4 --episodes 256 --trees 5 --simulations 200    the published budget

@@ -228,7 +228,12 @@ def frozen_run(name: str, env: Environment) -> Build:
 def learning_run(name: str, env: Environment, overrides: Mapping[str, Any]) -> Build:
     """A run's player that goes on learning from where it stands, its optimisers as on the first day."""
     build, own = _run_player(name, env, overrides)
-    return lambda seats: build(seats)._replace(init=lambda key: own, learn=silent(build(seats).learn))
+
+    def player(seats: tuple[int, ...]) -> Algorithm:
+        learner = build(seats)
+        return learner._replace(init=lambda key: own, begin=None, learn=silent(learner.learn))
+
+    return player
 
 
 def _run_player(name: str, env: Environment, overrides: Mapping[str, Any]) -> tuple[Build, Params]:

@@ -17,11 +17,11 @@ from coplay.errors import BadInput, UnknownSetting
 from coplay.files import replace_file
 from coplay.offline import dataset, moa, training, vae, world
 from coplay.offline.dataset import About
-from coplay.offline.folder import PartFolder, require_free
 from coplay.offline.part import Part
 from coplay.offline.pictures import loss_curves
 from coplay.offline.training import Training
 from coplay.settings import field_types, from_table, parse_text
+from coplay.training.part_folder import PartFolder, require_free
 from coplay.types import PyTree, stream
 
 
@@ -87,7 +87,7 @@ def pretrain(kind: str, data: str | Path, options: dict[str, str], out: str | Pa
     start = _members(part, settings.seed)
     say(f"{len(episode):,} rows to learn from; the first epoch takes longest, for it is compiled")
     said = dataclasses.asdict(settings) | dataclasses.asdict(config)
-    folder, table = PartFolder.create(out, kind, said, about), []
+    folder, table = PartFolder.create(out, kind, said, dataclasses.asdict(about)), []
     batch = settings.batch or part.batch
     for epoch in training.epochs(
         part.loss, start, rows, episode, held_out, settings, batch, part.most, part.score, part.beside

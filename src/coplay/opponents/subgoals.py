@@ -38,15 +38,16 @@ class Subgoal:
     log_std: Float[Array, "*batch number"]
 
 
-def subgoal_model(env: Environment, size: int, hidden: tuple[int, ...]):
-    """The model, and a function from a key to its weights."""
+def subgoal_model(env: Environment, size: int, hidden: tuple[int, ...], kept: int = 0):
+    """The model, and a function from a key to its weights. Of earlier episodes `kept` numbers are told to
+    both networks, last in what they read."""
     inputs = env.observation_size + env.num_actions + len(env.goals.names) * env.goals.features
 
     def build(key: Key) -> dict[str, Any]:
         infer_key, act_key = jax.random.split(key)
         return {
-            "infer": gru(infer_key, inputs, hidden, 2 * size, GAIN),
-            "act": MLP(act_key, inputs + size, hidden, env.num_actions, GAIN),
+            "infer": gru(infer_key, inputs + kept, hidden, 2 * size, GAIN),
+            "act": MLP(act_key, inputs + size + kept, hidden, env.num_actions, GAIN),
         }
 
     static = eqx.partition(build(jax.random.key(0)), eqx.is_array)[1]
@@ -80,13 +81,24 @@ def infer(
 
 
 def drawn(subgoal: Subgoal, key: Key) -> Float[Array, "*batch number"]:
-    return subgoal.mean + jnp.exp(subgoal.log_std) * jax.random.normal(key, subgoal.mean.shape)
+    return drawn_with(subgoal, jax.random.normal(key, subgoal.mean.shape))
+
+
+def drawn_with(subgoal: Subgoal, noise: Float[Array, "*batch number"]) -> Float[Array, "*batch number"]:
+    return subgoal.mean + jnp.exp(subgoal.log_std) * noise
 
 
 def spread(subgoal: Subgoal) -> Float[Array, "*batch"]:
     """Divergence from a standard Gaussian, in nats: how much is said about the subgoal at all."""
     variance = jnp.exp(2 * subgoal.log_std)
     return 0.5 * jnp.sum(subgoal.mean**2 + variance - 1.0 - 2 * subgoal.log_std, axis=-1)
+
+
+def divergence(subgoal: Subgoal, other: Subgoal) -> Float[Array, "*batch"]:
+    """Of the one from the other, in nats."""
+    apart = (subgoal.mean - other.mean) ** 2 + jnp.exp(2 * subgoal.log_std)
+    each = apart * jnp.exp(-2 * other.log_std) - 1.0 + 2 * (other.log_std - subgoal.log_std)
+    return 0.5 * jnp.sum(each, axis=-1)
 
 
 def log_chances(

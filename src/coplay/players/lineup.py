@@ -25,6 +25,7 @@ from coplay.types import (
     TimeStep,
     Trajectory,
     as_played,
+    begun,
     stream,
 )
 
@@ -55,6 +56,7 @@ def seated(members: list[Member], lineup: tuple[str, ...]) -> Algorithm:
         },
         learn=_learn(members, playing, len(lineup)),
         told=lambda memory, goals: {part.name: _told(part, memory[part.name], goals) for part in playing},
+        begin=lambda params: {m.name: begun(m.build(m.seats), params[m.name]) for m in members},
         reads_states=any(part.algorithm.reads_states for part in playing),
     )
 

@@ -20,7 +20,7 @@ from coplay.training import checkpoint
 from coplay.training.devices import AXIS, own_part
 from coplay.training.rollout import collect, describe, start_playing
 from coplay.training.run_folder import RunFolder
-from coplay.types import Algorithm, Environment, Key, Metrics, TrainState, stream
+from coplay.types import Algorithm, Environment, Key, Metrics, TrainState, begun, stream
 
 STEPS_PER_CHUNK = 120_000  # joint steps over all seeds: about two seconds
 
@@ -208,15 +208,17 @@ def _next_multiple(number: int, of: int) -> int:
     return (number // of + 1) * of
 
 
-def start(job: Job, stretch: Stretch) -> TrainState:
-    """The state before the first update, [seed, ...], each seed initialised by itself."""
-    states = [_start_seed(job, stretch, job.seed + index) for index in range(job.seeds)]
+def start(job: Job, stretch: Stretch, begins: bool = True) -> TrainState:
+    """The state before the first update, [seed, ...], each seed initialised by itself; if training `begins`,
+    parts learned elsewhere are put in."""
+    states = [_start_seed(job, stretch, job.seed + index, begins) for index in range(job.seeds)]
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
 
 
-def _start_seed(job: Job, stretch: Stretch, seed: int) -> TrainState:
+def _start_seed(job: Job, stretch: Stretch, seed: int, begins: bool = True) -> TrainState:
     key = jax.random.key(seed)
     params = stretch.algorithm.init(stream(key, "weights"))
+    params = begun(stretch.algorithm, params) if begins else params
     return TrainState(
         params=params,
         learner=stretch.algorithm.learn.init(params),

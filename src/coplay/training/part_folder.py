@@ -19,7 +19,6 @@ import numpy as np
 
 from coplay.errors import BadInput
 from coplay.files import replace_file
-from coplay.offline.dataset import About
 from coplay.training import checkpoint
 from coplay.training.run_folder import collect_versions
 from coplay.types import PyTree
@@ -45,11 +44,13 @@ class PartFolder:
     path: Path
 
     @classmethod
-    def create(cls, path: str | Path, kind: str, settings: dict[str, Any], about: About) -> "PartFolder":
+    def create(
+        cls, path: str | Path, kind: str, settings: dict[str, Any], play: dict[str, Any]
+    ) -> "PartFolder":
         require_free(path)
         folder = cls(Path(path))
         replace_file(folder.path / "versions.json", json.dumps(collect_versions(), indent=1).encode())
-        said = {"format": FORMAT, "kind": kind, "settings": settings, "play": dataclasses.asdict(about)}
+        said = {"format": FORMAT, "kind": kind, "settings": settings, "play": play}
         replace_file(folder.path / "part.json", json.dumps(said, indent=1).encode())
         return folder
 
