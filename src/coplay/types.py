@@ -114,6 +114,7 @@ class Goals:
     tried: Callable | None = None  # a legal action -> the goal it tries for, -1 for none; None: as shown
     aimless: tuple[int, ...] = ()  # goals that ask for nothing, and
     idle: tuple[int, ...] = ()  # the actions that serve them, if legal
+    away: tuple[int, int] | None = None  # which number of a description is the way there, steps per unit
 
 
 def plain_goals(names: tuple[str, ...], shown: Callable) -> Goals:

@@ -14,7 +14,7 @@ from coplay.algorithms import value_scale
 from coplay.algorithms.hop_plus import hop_plus
 from coplay.algorithms.hop_plus_config import HOPPlusConfig
 from coplay.algorithms.hop_plus_imagining import are_good, beside_play, hidden_of, imagination_of
-from coplay.algorithms.hop_plus_parts import parts_of
+from coplay.algorithms.hop_plus_parts import closeness, parts_of
 from coplay.algorithms.imagination import imagine, values
 from coplay.algorithms.imagined_search import Planner, one_step, plan
 from coplay.algorithms.losses import log_policy
@@ -220,6 +220,17 @@ def test_steps_beyond_what_is_allowed_count_for_nothing_and_returns_are_cut_befo
     )
 
 
+def test_sums_of_imagined_rewards_take_the_cut_for_the_end():
+    config = dataclasses.replace(CONFIG, imagined_steps=3, imagined_returns="sums", world="game")
+    rows = imagined(config)
+    reward, counts = np.asarray(rows.reward), np.asarray(rows.counts)
+    sums = reward[..., 0] + 0.99 * reward[..., 1] + 0.99**2 * reward[..., 2]
+    found = np.asarray(rows.value + rows.advantage)[..., 0]
+    whole = counts.all(axis=-1)
+    assert whole.any()
+    assert_allclose(found[whole], sums[whole], atol=1e-5)
+
+
 def test_subgoals_in_imagination_are_those_of_play_on_the_same_history():
     _, params, _, trajectory = played()
     parts, _ = parts_of(game(), SEATS, dataclasses.replace(CONFIG, imagined_steps=2))
@@ -230,6 +241,40 @@ def test_subgoals_in_imagination_are_those_of_play_on_the_same_history():
     read = np.asarray(notes["reading"].subgoal.mean)
     assert_allclose(read, at.decision.notes["reading"].subgoal.mean, atol=1e-5)
     assert (np.abs(read) > 0).any()
+
+
+@pytest.mark.parametrize("name", ["4h1s_4x4", "snowdrift"])
+def test_closeness_is_that_of_the_nearest_thing_to_be_after(name):
+    env = make_game(name, observation="entities")
+    state, timestep = jax.vmap(env.reset)(jax.random.split(KEY, 32))
+    board = jax.vmap(env.entities.read)(state) if env.entities else None
+    found = np.asarray(closeness(env.goals, timestep))
+    if board is None:
+        rows = np.asarray(timestep.observation)
+        others, count = env.num_agents - 1, env.num_agents - 1 + 6
+        places = rows[:, :, 2 : 2 + 3 * count].reshape(*rows.shape[:2], 3, count)[..., others:]
+        away = np.abs(np.round(places[:, :, :2] * 8)).sum(axis=2).min(axis=-1)
+    else:
+        size = 4
+        at, to = (np.stack(np.divmod(np.asarray(x), size), -1) for x in (board.players, board.things))
+        away = np.abs(at[:, :, None] - to[:, None]).sum(axis=-1).min(axis=-1)
+    assert_allclose(found, 1 / (1 + np.exp(away - 3.0)), atol=1e-5)
+
+
+def test_who_is_far_from_everything_is_read_less():
+    config = dataclasses.replace(CONFIG, goal_gate="distance")
+    _, params, _, trajectory = played()
+    steps = trajectory.steps
+    rows = [
+        parts_of(game(), SEATS, c)[0].policy.views["policy"](
+            steps.before, steps.decision.notes, SEATS, params["policy"]
+        )[..., -3 * c.subgoal_size :]
+        for c in (CONFIG, config)
+    ]
+    near = np.asarray(closeness(game().goals, steps.before))[..., those_after(SEATS, 4)]
+    plain, gated = (np.asarray(x).reshape(*near.shape, -1) for x in rows)
+    assert_allclose(gated, plain * near[..., None], atol=1e-6)
+    assert (np.abs(plain) > 0).any()
 
 
 # --- what reaches what ---------------------------------------------------------------------------

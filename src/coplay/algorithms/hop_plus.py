@@ -71,6 +71,8 @@ def _refuse(env: Environment, seats: tuple[int, ...], config: HOPPlusConfig, run
     learning_reward(config.learning_reward, config.team_share)
     if (config.subgoals == "inferred" or config.ordered_games > 0) and env.goals.look is None:
         raise BadInput(f"hop_plus reads how near things are; set observation='entities' for {env.name}")
+    if config.goal_gate == "distance" and env.goals.away is None:
+        raise BadInput(f"{env.name} does not tell how far its goals are: set goal_gate='none'")
     if config.world == "learned" and (env.entities is None or env.reward_values is None):
         raise BadInput(f"{env.name} is no board of things with known rewards: set world='game' or 'none'")
     if config.world == "learned" and run.num_envs < 10:

@@ -15,6 +15,7 @@ class HOPPlusConfig(PPOConfig, SearchSettings, CompanySettings):
     subgoal_size: int = 4  # numbers in a subgoal
     subgoal_weight: float = 0.001  # of keeping subgoals near a standard Gaussian, or the prior's, per nat
     between: Literal["average", "none"] = "none"  # what is kept of a co-player after an episode
+    goal_gate: Literal["none", "distance"] = "none"  # distance: who is far from any goal is read less
     prior: str = ""  # folder of a trained vae: subgoals are kept near what was chosen in hindsight
     prior_hidden: tuple[int, ...] = (64, 64)  # widths it was trained with
     selector: Literal["optimistic", "conservative"] = "optimistic"  # what is chosen: worth most, or least
@@ -35,6 +36,7 @@ class HOPPlusConfig(PPOConfig, SearchSettings, CompanySettings):
     real_share: float = 0.5  # of the policy's loss; the rest is imagined; 1: nothing is
     imagined_steps: int = 1  # from every real moment
     imagined_branches: int = 1  # of so many steps from each
+    imagined_returns: Literal["bootstrapped", "sums"] = "bootstrapped"  # sums: the cut ends the game, a fault
     critic_data: Literal["real", "both"] = "real"  # both: imagined returns teach the critic too
     gates: Literal["auto", "off"] = "auto"  # off: imagined from the first round on, whatever it is worth
     acts: Literal["policy", "one_step", "search"] = "policy"  # when it counts
@@ -78,8 +80,9 @@ class HOPPlusConfig(PPOConfig, SearchSettings, CompanySettings):
             raise ValueError("orders are carried out by each seat's own weights: set parameters='per_agent'")
         if self.ordered_games > 0 and self.imagines and self.others == "policies":
             raise ValueError("who follows orders does not act by its policy: set others='models'")
-        if (self.prior or self.between != "none" or self.models_from) and self.subgoals == "none":
-            raise ValueError("prior, between and models_from are about subgoals: set subgoals='inferred'")
+        for name in ("prior", "models_from", "between", "goal_gate"):
+            if self.subgoals == "none" and getattr(self, name) not in ("", "none"):
+                raise ValueError(f"{name} is about subgoals: set subgoals='inferred'")
         if self.models_from and self.between != "none":
             raise ValueError("a trained moa knows nothing of earlier episodes: set between='none'")
         if self.world_from and self.world != "learned":

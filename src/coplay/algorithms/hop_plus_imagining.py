@@ -56,6 +56,7 @@ def imagination_of(parts: Parts, in_game: bool = False) -> Imagination:
         branches=config.imagined_branches,
         discount=config.discount,
         trace=config.trace,
+        bootstraps=config.imagined_returns == "bootstrapped",
         guess=guess,
         others=as_modelled if config.others == "models" else None,
         move=learned if world is not None and not in_game else true,

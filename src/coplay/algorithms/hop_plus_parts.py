@@ -16,10 +16,10 @@ from coplay.algorithms.readers import OTHERS, Readers, Reading, blank, read_othe
 from coplay.algorithms.views import own_view
 from coplay.nets import world as worlds
 from coplay.nets.world import World
-from coplay.opponents.goal_policy import those_after
+from coplay.opponents.goal_policy import those_after, wishes
 from coplay.opponents.prior import prior_model
 from coplay.opponents.subgoals import Subgoal
-from coplay.types import Environment, Key, PyTree, Seated, TimeStep, pytree, stream
+from coplay.types import Environment, Goals, Key, PyTree, Seated, TimeStep, pytree, stream
 
 
 class Parts(NamedTuple):
@@ -47,7 +47,7 @@ class HOPPlusMemory:
 def parts_of(env: Environment, seats: tuple[int, ...], config: HOPPlusConfig):
     """The parts, and a function that initialises the weights of all of them."""
     reads = config.subgoals == "inferred" and config.policy_reads
-    view = _subgoal_view(env, seats) if reads else own_view
+    view = _subgoal_view(env, seats, config.goal_gate == "distance") if reads else own_view
     # Where rows are mixed, the critic learns from others than the policy does.
     views = {"policy": view, "critic": _another(view) if config.prior else view}
     notes = jax.eval_shape(lambda: {"reading": _empty_reading(env, seats, config)})
@@ -133,14 +133,28 @@ def noted(parts: Parts, params: Seated, memory: HOPPlusMemory, timestep: TimeSte
     return memory, notes
 
 
-def _subgoal_view(env: Environment, seats: tuple[int, ...]):
-    """What one sees oneself, and what the others seem to be up to; nothing of those who have left."""
+def _subgoal_view(env: Environment, seats: tuple[int, ...], by_distance: bool):
+    """What one sees oneself, and what the others seem to be up to; nothing of those who have left and, if it
+    goes `by_distance`, little of those who are far from anything they could be after."""
     others = those_after(seats, env.num_agents)
 
     def view(timestep: TimeStep, notes: PyTree, seats: tuple[int, ...]) -> Float[Array, "*batch seat row"]:
         is_here = timestep.active[..., others]
         read = jnp.where(is_here[..., None], notes["reading"].subgoal.mean, 0.0)
+        if by_distance:
+            read = read * closeness(env.goals, timestep)[..., others][..., None]
         flat = read.reshape(*read.shape[:-2], -1)
         return jnp.concatenate([own_view(timestep, (), seats), flat], axis=-1)
 
     return view
+
+
+def closeness(goals: Goals, timestep: TimeStep) -> Float[Array, "*batch agent"]:
+    """Of every player to the nearest thing it could be after: near 1 on it, one half three steps off."""
+    assert goals.away is not None, "the game has been refused otherwise"
+    number, steps = goals.away
+    wished = wishes(goals, timestep)
+    errands = jnp.array([goal for goal in range(len(goals.names)) if goal not in goals.aimless])
+    possible, away = wished.possible[..., errands], wished.description[..., errands, number] * steps
+    away = jnp.min(jnp.where(possible, away, jnp.inf), axis=-1)
+    return jax.nn.sigmoid(3.0 - away)

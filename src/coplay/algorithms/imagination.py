@@ -34,6 +34,7 @@ class Imagination(NamedTuple):
     branches: int  # from every real moment
     discount: float
     trace: float
+    bootstraps: bool  # at the cut; else it is taken for the game's end, as the reference did
     guess: Callable  # notes, own, keys [seat] -> what the others are up to [seat, moment, other, number]
     others: Callable | None  # params, guess, timestep, own -> log chances [seat, moment, other, action]
     move: Callable  # params, state, action, key, first -> state, TimeStep, doubt; one game
@@ -236,7 +237,10 @@ def _valued(imagination: Imagination, params: PyTree, moments: list[Moment], row
     step = jnp.arange(imagination.steps)[:, None, None]
     cut = rows.cut | (step + 1 >= most)
     goes_on = 1.0 - rows.ends.astype(jnp.float32)
-    returns = lambda_returns(rows.reward, later, goes_on, cut, imagination.discount, imagination.trace)
+    trace = imagination.trace
+    if not imagination.bootstraps:
+        later, trace = jnp.zeros_like(later), 1.0
+    returns = lambda_returns(rows.reward, later, goes_on, cut, imagination.discount, trace)
 
     def laid_out(x: Array) -> Array:
         """[step, seat, moment, ...] as [time, env, seat, step, ...]."""

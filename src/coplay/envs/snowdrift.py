@@ -233,6 +233,7 @@ def _goals(config: SnowdriftConfig) -> Goals:
         shown=lambda row, action, reward, after: _drift_removed(config, row, action),
         aimless=(config.drifts,),
         idle=IDLE,
+        away=(3, config.size),
     )
 
 

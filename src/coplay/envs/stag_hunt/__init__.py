@@ -59,6 +59,7 @@ def make(**options) -> Environment:
             look=lambda row: prey_seen(config, lengths, row),
             shown=prey_caught,
             tried=prey_hunted,
+            away=(2, config.size),
         ),
         horizon=config.horizon,
         reset=lambda key: reset(config, maps, key),
