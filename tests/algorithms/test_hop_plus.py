@@ -402,6 +402,9 @@ def test_the_gates_ask_for_every_reward_and_for_the_largest_at_all():
     assert are_good(parts, blind).tolist() == [False, True]
     unseen = good | {"world/seen/5": jnp.array(3.0), "world/recall/5": jnp.array(1.0)}
     assert are_good(parts, unseen).tolist() == [False, True]
+    knows, _ = parts_of(game(), SEATS, dataclasses.replace(CONFIG, others="policies", world_from="a folder"))
+    assert are_good(knows, unseen).tolist() == [True, True], "it has learned of it before"
+    assert are_good(knows, blind).tolist() == [False, True]
     never_happened = good | {"world/seen/0.25": jnp.array(0.0), "world/recall/0.25": jnp.array(jnp.nan)}
     assert are_good(parts, never_happened).tolist() == [True, True]
 

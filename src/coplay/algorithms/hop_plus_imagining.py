@@ -128,8 +128,9 @@ def are_good(parts: Parts, figures: Metrics) -> Bool[Array, " rung"]:
         for value in values:
             is_known = figures[f"world/seen/{value}"] >= ENOUGH
             good &= ~is_known | (figures[f"world/recall/{value}"] >= 0.9)
-        largest = f"{max(parts.world.reward_values):.3g}"
-        good &= figures[f"world/seen/{largest}"] >= ENOUGH
+        if not parts.config.world_from:  # a world that was learned before play knows what is rare
+            largest = f"{max(parts.world.reward_values):.3g}"
+            good &= figures[f"world/seen/{largest}"] >= ENOUGH
         good &= figures["world/possible"] > 0.99
         better &= figures["world/possible"] > 0.999
     if parts.reader is not None and parts.config.others == "models":
