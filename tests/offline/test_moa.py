@@ -69,18 +69,32 @@ def held_out(data):
 def test_the_best_predictor_knows_who_may_sit_where(table):
     about, _, rows, _ = table
     env = about.env()
-    best = np.asarray(moa.best_guess(moa.possible_players(about, env), env, rows))
+    best = np.asarray(moa.best_guess(moa.possible_players(about, env), env, rows).action)
     legal = np.asarray(jax.vmap(jax.vmap(env.view))(rows.state)[1])
     counts = np.asarray(rows.counts)
     assert_allclose(best[counts].sum(axis=-1), 1.0, rtol=1e-4)
     assert (best[counts][~legal[counts]] == 0).all()
     # Told the line-up, it is never more surprised than when it must find out.
     seated = dataclasses.replace(about, players=("nearest_stag",) * 4, is_drawn=False)
-    sure = np.asarray(moa.best_guess(moa.possible_players(seated, env), env, rows))
+    sure = np.asarray(moa.best_guess(moa.possible_players(seated, env), env, rows).action)
     hunts_stag = counts & (np.asarray(rows.goal) == 0)
     own = np.take_along_axis(sure, np.asarray(rows.action)[..., None], axis=-1)[..., 0]
     guess = np.take_along_axis(best, np.asarray(rows.action)[..., None], axis=-1)[..., 0]
     assert np.log(own[hunts_stag]).mean() > np.log(guess[hunts_stag]).mean()
+
+
+def test_the_best_predictor_knows_goals_as_far_as_they_can_be_known(table):
+    about, _, rows, _ = table
+    env = about.env()
+    goal = np.asarray(moa.best_guess(moa.possible_players(about, env), env, rows).goal)
+    counts = np.asarray(rows.counts)
+    true = np.take_along_axis(goal, np.maximum(np.asarray(rows.goal), 0)[..., None], axis=-1)[..., 0]
+    assert_allclose(goal[counts].sum(axis=-1), 1.0, rtol=1e-4)
+    assert_allclose(true[:, 0][counts[:, 0]], 0.5, atol=1e-5)  # nothing is known before the first move
+    late = counts & (np.arange(counts.shape[1]) >= 4)[None, :, None]
+    assert true[late].mean() > 0.9
+    # A belief that is right on average is as sure as it is right.
+    assert abs(goal.max(axis=-1)[counts].mean() - (goal.argmax(axis=-1) == rows.goal)[counts].mean()) < 0.02
 
 
 def test_play_of_runs_is_refused_before_anything_is_made(table):

@@ -67,7 +67,7 @@ def part_of(about: About, config: MoaConfig) -> Part:
         loss=lambda weights, rows, key: loss(model, weights, rows, key, config.divergence),
         judge=lambda weights, rows, key: judged(by_seat, model, weights, rows),
         pictures=lambda weights, rows: drawn_pictures(model, weights, rows),
-        headlines=("top1", "top1/best", "skill", "macro_f1", "probe/subgoal"),
+        headlines=("top1", "top1/best", "skill", "macro_f1", "probe/subgoal", "probe/filter"),
     )
 
 
@@ -129,7 +129,8 @@ def judged(
     """How well players in the game were foreseen, beside the best there is, and what subgoals know."""
     told, subgoal, legal = _read(model, jax.tree.map(lambda x: x[0], weights), rows, None)
     counts, action = rows.counts, rows.action
-    best = jnp.log(jnp.maximum(best_guess(by_seat, model.env, rows), LEAST))
+    expected = best_guess(by_seat, model.env, rows)
+    best = jnp.log(jnp.maximum(expected.action, LEAST))
     usual = _by_frequency(action, legal, counts)
     surprise = {
         name: mean_over(counts, -_of_action(guess, action))
@@ -147,6 +148,7 @@ def judged(
         "divergence": mean_over(counts, subgoals.spread(subgoal)),
         **_by_class(model.env.action_names, table),
         **_probes(model, subgoal.mean, rows),
+        "probe/filter": _right_goal(expected.goal, rows),
         "confusion": table,
     }
 
@@ -159,15 +161,25 @@ def possible_players(about: About, env: Environment) -> list[list[ScriptedPlayer
     return [players] * env.num_agents if about.is_drawn else [[player] for player in players]
 
 
-def best_guess(by_seat: list[list[ScriptedPlayer]], env: Environment, rows: Lives):
-    """What an exact filter expects that knows who may sit in each seat, [row, time, agent, action]."""
+@pytree
+class Best:
+    """Chances of what everyone does and wants, before each move, [row, time, agent, ...]."""
+
+    action: Float[Array, "*row action"]
+    goal: Float[Array, "*row goal"]
+
+
+def best_guess(by_seat: list[list[ScriptedPlayer]], env: Environment, rows: Lives) -> Best:
+    """What an exact filter expects that knows who may sit in each seat."""
     observation, legal = jax.vmap(jax.vmap(env.view))(rows.state)
     after = jnp.concatenate([observation[:, 1:], observation[:, -1:]], axis=1)
     first = jnp.arange(observation.shape[1]) == 0
 
     def one_life(players, observation, legal, action, after, counts):
         seen = PlayerRows(observation, legal, action, after, counts, first)
-        return bayes_filter(players, jnp.ones(len(players)), seen).prediction
+        found = bayes_filter(players, jnp.ones(len(players)), seen)
+        wants = jax.vmap(lambda row: _goals_of(players, env, row))(observation)
+        return Best(found.prediction, jnp.sum(found.belief[..., None] * wants, axis=1))
 
     def some_seats(players: list[ScriptedPlayer], seats: np.ndarray):
         of_each = (observation, legal, rows.action, after, rows.counts)
@@ -177,7 +189,20 @@ def best_guess(by_seat: list[list[ScriptedPlayer]], env: Environment, rows: Live
     if all(players is by_seat[0] for players in by_seat):
         return some_seats(by_seat[0], np.arange(len(by_seat)))
     each = [some_seats(players, np.array([seat])) for seat, players in enumerate(by_seat)]
-    return jnp.concatenate(each, axis=2)
+    return jax.tree.map(lambda *x: jnp.concatenate(x, axis=2), *each)
+
+
+def _goals_of(players: list[ScriptedPlayer], env: Environment, row: Float[Array, " feature"]):
+    """What every player in every latent state is after there, [hypothesis, goal]; nothing where that is
+    nothing."""
+    each = [jax.vmap(lambda z, p=p: p.goal(z, row))(jnp.arange(p.num_latents)) for p in players]
+    return jax.nn.one_hot(jnp.concatenate(each), len(env.goals.names))
+
+
+def _right_goal(goal: Float[Array, "row time agent goal"], rows: Lives) -> Float[Array, ""]:
+    """How often the likeliest goal is the true one, in the episodes on which probes are judged."""
+    counts = rows.counts & (rows.goal >= 0) & ~_is_learned(rows.goal)
+    return mean_over(counts, jnp.argmax(goal, axis=-1) == rows.goal)
 
 
 def _by_frequency(action, legal: Bool[Array, "row time agent action"], counts) -> Array:
@@ -203,12 +228,16 @@ def _probes(
 ) -> dict[str, Array]:
     """How often a linear reading of the subgoal, fitted on half of the episodes, tells the true goal in the
     other half; beside always saying the commonest."""
-    is_learned = (jnp.arange(subgoal.shape[0]) % 2 == 0)[:, None, None]
-    known = rows.goal, rows.counts, is_learned, len(model.env.goals.names)
+    known = rows.goal, rows.counts, _is_learned(rows.goal), len(model.env.goals.names)
     return {
         "probe/subgoal": linear_reading(subgoal, *known),
         "probe/commonest": linear_reading(subgoal[..., :0], *known),
     }
+
+
+def _is_learned(rows: Int[Array, "row time agent"]) -> Bool[Array, "row 1 1"]:
+    """Whether a probe is fitted on an episode, or judged."""
+    return (jnp.arange(rows.shape[0]) % 2 == 0)[:, None, None]
 
 
 # --- pictures ------------------------------------------------------------------------------------
