@@ -41,9 +41,9 @@ def test_nobody_learns_from_players_who_have_left(table):
 def test_a_subgoal_is_read_from_the_past_alone(table):
     about, _, rows, weights = table
     model = moa.subgoals.subgoal_model(about.env(), 4, (16, 16))[0]
-    _, as_it_was, _ = moa._read(model, weights, rows, None)
+    _, as_it_was, _ = moa._likeliest(model, weights, rows)
     later = jax.tree.map(lambda x: jnp.concatenate([x[:, :6], x[::-1, 6:]], axis=1), rows.state)
-    _, otherwise, _ = moa._read(model, weights, dataclasses.replace(rows, state=later), None)
+    _, otherwise, _ = moa._likeliest(model, weights, dataclasses.replace(rows, state=later))
     assert_array_equal(as_it_was.mean[:, :6], otherwise.mean[:, :6])
     assert (np.asarray(as_it_was.mean[:, 6:]) != np.asarray(otherwise.mean[:, 6:])).any()
 
@@ -101,6 +101,23 @@ def test_play_of_runs_is_refused_before_anything_is_made(table):
     about, _, _, _ = table
     with pytest.raises(BadInput, match="runs in the play have none"):
         moa.part_of(dataclasses.replace(about, players=("zoo:hop_4h1s_4x4",)), moa.MoaConfig())
+
+
+def test_a_move_is_also_foretold_by_what_was_read_some_steps_before_while_the_player_was_there():
+    supposed = jnp.arange(4.0).reshape(1, 4, 1, 1)
+    counts = jnp.array([True, False, True, True]).reshape(1, 4, 1)
+    earlier, follows = moa._earlier(supposed, counts, jnp.int32(1))
+    assert_allclose(np.asarray(earlier)[0, 1:, 0, 0], [0, 1, 2])
+    assert np.asarray(follows)[0, :, 0].tolist() == [False, True, False, True]
+
+
+def test_what_lies_ahead_is_learned_from_too(table):
+    about, _, rows, _ = table
+    model, init = moa.subgoals.subgoal_model(about.env(), 2, (8, 8))
+    weights, key = init(jax.random.key(1)), jax.random.key(2)
+    near, far = (moa.loss(model, weights, rows, key, moa.MoaConfig(ahead=n)) for n in (0, 10))
+    assert (np.asarray(far) > np.asarray(near)).any()
+    assert (np.asarray(far) >= np.asarray(near) - 1e-4).all()
 
 
 def test_figures_of_actions_by_hand():

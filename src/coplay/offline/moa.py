@@ -22,7 +22,7 @@ from coplay.opponents import subgoals
 from coplay.opponents.subgoals import SubgoalModel
 from coplay.players.catalogue import make_player
 from coplay.players.scripted import PlayerRows, ScriptedPlayer, bayes_filter
-from coplay.types import Environment, EnvState, Key, PyTree, pytree
+from coplay.types import Environment, EnvState, Key, PyTree, pytree, stream
 
 MOST_WEIGHT = 5.0  # of a rare action's steps
 LEAST = 1e-9  # chance that a surprise is counted with
@@ -31,13 +31,15 @@ LEAST = 1e-9  # chance that a surprise is counted with
 @dataclasses.dataclass(frozen=True)
 class MoaConfig:
     hidden: tuple[int, ...] = (64, 64)  # widths of both networks
-    subgoal: int = 4  # numbers in a subgoal
-    divergence: float = 0.01  # weight of saying something about the subgoal, per move
+    subgoal: int = 16  # numbers in a subgoal
+    divergence: float = 0.001  # weight of saying something about the subgoal, per move
+    ahead: int = 10  # steps, up to which a subgoal is also to foretell a later move; 0: only the next
     balanced: bool = False  # rare actions count more; chances are then no longer true ones
 
     def __post_init__(self):
         require(self.subgoal >= 1, f"subgoal={self.subgoal} must be at least 1")
         require(self.divergence >= 0, f"divergence={self.divergence} must not be negative")
+        require(self.ahead >= 0, f"ahead={self.ahead} must not be negative")
         require(min(self.hidden, default=0) >= 1, f"hidden={self.hidden} must name widths of at least 1")
 
 
@@ -64,7 +66,7 @@ def part_of(about: About, config: MoaConfig) -> Part:
         most=1000,
         init=init,
         rows=lambda play, episodes: lives_of(env, play, episodes, config.balanced),
-        loss=lambda weights, rows, key: loss(model, weights, rows, key, config.divergence),
+        loss=lambda weights, rows, key: loss(model, weights, rows, key, config),
         judge=lambda weights, rows, key: judged(by_seat, model, weights, rows),
         pictures=lambda weights, rows: drawn_pictures(model, weights, rows),
         headlines=("top1", "top1/best", "skill", "macro_f1", "probe/subgoal", "probe/filter"),
@@ -92,28 +94,43 @@ def lives_of(env: Environment, play: Episodes, episodes: Int[np.ndarray, " one"]
 # --- loss ----------------------------------------------------------------------------------------
 
 
-def loss(
-    model: SubgoalModel, weights: PyTree, rows: Lives, key: Key, divergence: float
-) -> Float[Array, " row"]:
-    """What each episode costs: surprise at every move, and what was said about subgoals."""
-    told, subgoal, _ = _read(model, weights, rows, key)
+def loss(model: SubgoalModel, weights: PyTree, rows: Lives, key: Key, config: MoaConfig):
+    """What each episode costs: surprise at every move, by its own subgoal and by that of a few steps before;
+    and what was said about subgoals."""
+    seen, legal, subgoal = _read(model, weights, rows)
+    supposed = subgoals.drawn(subgoal, stream(key, "subgoal"))
+    told = subgoals.log_chances(model, weights, seen, legal, supposed)
     surprise = -_of_action(told, rows.action) * rows.weight
+    if config.ahead:
+        steps = jax.random.randint(stream(key, "ahead"), (), 1, config.ahead + 1)
+        earlier, follows = _earlier(supposed, rows.counts, steps)
+        told = subgoals.log_chances(model, weights, seen, legal, earlier)
+        surprise += jnp.where(follows, -_of_action(told, rows.action) * rows.weight, 0.0)
     said = jnp.where(rows.counts, subgoals.spread(subgoal), 0.0)
-    return jnp.sum(surprise + divergence * said, axis=(1, 2))
+    return jnp.sum(surprise + config.divergence * said, axis=(1, 2))
 
 
-def _read(model: SubgoalModel, weights: PyTree, rows: Lives, key: Key | None):
-    """Log chances of actions, subgoals, and what may be done, [row, time, agent, ...]; without a key the
-    subgoal is taken to be where it most likely is."""
+def _earlier(supposed: Float[Array, "row time agent number"], counts, steps: Int[Array, ""]):
+    """What was read so many steps before every moment, and whether anything was: the player was there."""
+    was_there = (jnp.arange(counts.shape[1]) >= steps)[None, :, None] & jnp.roll(counts, steps, axis=1)
+    return jnp.roll(supposed, steps, axis=1), was_there
+
+
+def _read(model: SubgoalModel, weights: PyTree, rows: Lives):
+    """What is seen of everyone, what they may do, where subgoals may be, [row, time, agent, ...]."""
     seen, legal = jax.vmap(jax.vmap(lambda state: subgoals.sight(model.env, state)))(rows.state)
     by_time = jnp.moveaxis(seen, 1, 0)  # [time, row, agent, feature]
     flat = by_time.reshape(by_time.shape[0], -1, by_time.shape[-1])
     first = jnp.broadcast_to((jnp.arange(len(flat)) == 0)[:, None], flat.shape[:2])
     _, subgoal = subgoals.infer(model, weights, jnp.zeros((flat.shape[1], model.width)), flat, first)
     shape = (*by_time.shape[:3], model.size)
-    subgoal = jax.tree.map(lambda x: jnp.moveaxis(x.reshape(shape), 0, 1), subgoal)
-    taken = subgoal.mean if key is None else subgoals.drawn(subgoal, key)
-    return subgoals.log_chances(model, weights, seen, legal, taken), subgoal, legal
+    return seen, legal, jax.tree.map(lambda x: jnp.moveaxis(x.reshape(shape), 0, 1), subgoal)
+
+
+def _likeliest(model: SubgoalModel, weights: PyTree, rows: Lives):
+    """Log chances of actions by subgoals where they most likely are; the subgoals, and what may be done."""
+    seen, legal, subgoal = _read(model, weights, rows)
+    return subgoals.log_chances(model, weights, seen, legal, subgoal.mean), subgoal, legal
 
 
 def _of_action(x: Float[Array, "*row action"], action: Int[Array, "*row"]) -> Float[Array, "*row"]:
@@ -127,7 +144,7 @@ def judged(
     by_seat: list[list[ScriptedPlayer]], model: SubgoalModel, weights: PyTree, rows: Lives
 ) -> dict[str, Any]:
     """How well players in the game were foreseen, beside the best there is, and what subgoals know."""
-    told, subgoal, legal = _read(model, jax.tree.map(lambda x: x[0], weights), rows, None)
+    told, subgoal, legal = _likeliest(model, jax.tree.map(lambda x: x[0], weights), rows)
     counts, action = rows.counts, rows.action
     expected = best_guess(by_seat, model.env, rows)
     best = jnp.log(jnp.maximum(expected.action, LEAST))
@@ -244,7 +261,7 @@ def _is_learned(rows: Int[Array, "row time agent"]) -> Bool[Array, "row 1 1"]:
 
 
 def drawn_pictures(model: SubgoalModel, weights: PyTree, rows: Lives) -> dict[str, Any]:
-    told, _, _ = _read(model, jax.tree.map(lambda x: x[0], weights), rows, None)
+    told, _, _ = _likeliest(model, jax.tree.map(lambda x: x[0], weights), rows)
     names = model.env.action_names
     table = np.asarray(confusion_table(len(names), jnp.argmax(told, axis=-1), rows.action, rows.counts))
     recall = np.diag(table) / np.maximum(table.sum(axis=1), 1)
