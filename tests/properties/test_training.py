@@ -70,7 +70,7 @@ def both_ways(updates, name="ppo_4h1s_4x4", **changes):
 
 
 @pytest.mark.optimised
-@pytest.mark.parametrize("name", ["ppo_4h1s_4x4", "hop_4h1s_4x4"])
+@pytest.mark.parametrize("name", ["ppo_4h1s_4x4", "hop_4h1s_4x4", "hop_plus_4h1s_4x4_strangers"])
 def test_renaming_players_in_a_circle_permutes_training_to_the_bit(name):
     after, metrics, renamed_after, renamed_metrics = both_ways(updates=3, name=name)
     assert same_bits(after.params, renamed_after.params)
