@@ -40,7 +40,7 @@ def test_nobody_learns_from_players_who_have_left(table):
 
 def test_a_subgoal_is_read_from_the_past_alone(table):
     about, _, rows, weights = table
-    model = moa.subgoals.subgoal_model(about.env(), 4, (16, 16))[0]
+    model = moa.subgoals.subgoal_model(about.env(), moa.MoaConfig().subgoal, (16, 16))[0]
     _, as_it_was, _ = moa._likeliest(model, weights, rows)
     later = jax.tree.map(lambda x: jnp.concatenate([x[:, :6], x[::-1, 6:]], axis=1), rows.state)
     _, otherwise, _ = moa._likeliest(model, weights, dataclasses.replace(rows, state=later))
