@@ -461,6 +461,12 @@ def test_what_cannot_be_is_refused_in_a_sentence(changes, seats, sentence):
         hop_plus(game(), seats, dataclasses.replace(CONFIG, **changes), PLAN)
 
 
+def test_a_prior_is_refused_in_a_game_without_a_board():
+    config = HOPPlusConfig(world="none", real_share=1.0, prior="a folder")
+    with pytest.raises(BadInput, match="shows no board"):
+        hop_plus(make_game("prisoners_dilemma"), (0, 1), config, PLAN)
+
+
 # --- figures -------------------------------------------------------------------------------------
 
 

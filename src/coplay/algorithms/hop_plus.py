@@ -36,6 +36,7 @@ from coplay.algorithms.world_stage import world_stage
 from coplay.diagnostics import gates
 from coplay.errors import BadInput
 from coplay.opponents.goal_policy import those_after
+from coplay.opponents.prior import board_parts
 from coplay.training.stages import in_order, on
 from coplay.types import (
     Algorithm,
@@ -71,6 +72,8 @@ def _refuse(env: Environment, seats: tuple[int, ...], config: HOPPlusConfig, run
     learning_reward(config.learning_reward, config.team_share)
     if (config.subgoals == "inferred" or config.ordered_games > 0) and env.goals.look is None:
         raise BadInput(f"hop_plus reads how near things are; set observation='entities' for {env.name}")
+    if config.prior and not board_parts(env, jnp.zeros(env.observation_size)):
+        raise BadInput(f"{env.name} shows no board that a prior could have learned from: set prior=''")
     if config.goal_gate == "distance" and env.goals.away is None:
         raise BadInput(f"{env.name} does not tell how far its goals are: set goal_gate='none'")
     if config.world == "learned" and (env.entities is None or env.reward_values is None):
