@@ -72,6 +72,8 @@ def _refuse(env: Environment, seats: tuple[int, ...], config: HOPPlusConfig, run
     learning_reward(config.learning_reward, config.team_share)
     if (config.subgoals == "inferred" or config.ordered_games > 0) and env.goals.look is None:
         raise BadInput(f"hop_plus reads how near things are; set observation='entities' for {env.name}")
+    if config.pay and env.reward_values is None:
+        raise BadInput(f"{env.name} does not say which rewards it can pay: set pay=0")
     if config.prior and not board_parts(env, jnp.zeros(env.observation_size)):
         raise BadInput(f"{env.name} shows no board that a prior could have learned from: set prior=''")
     if config.goal_gate == "distance" and env.goals.away is None:

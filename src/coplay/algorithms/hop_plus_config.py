@@ -14,6 +14,9 @@ class HOPPlusConfig(PPOConfig, SearchSettings, CompanySettings):
     policy_reads: bool = True  # subgoals of the others, beside its own row
     subgoal_size: int = 4  # numbers in a subgoal
     subgoal_weight: float = 0.001  # of keeping subgoals near a standard Gaussian, or the prior's, per nat
+    ahead: int = 0  # steps, up to which a subgoal is also to foretell a later move
+    pay: float = 0.0  # weight of foretelling by a subgoal what its player is paid next, linearly
+    model_of: Literal["each", "any"] = "each"  # co-player by where it sits; any: one model for all of them
     between: Literal["average", "none"] = "none"  # what is kept of a co-player after an episode
     goal_gate: Literal["none", "distance"] = "none"  # distance: who is far from any goal is read less
     prior: str = ""  # folder of a trained vae: subgoals are kept near what was chosen in hindsight
@@ -71,7 +74,7 @@ class HOPPlusConfig(PPOConfig, SearchSettings, CompanySettings):
         for name in ("real_share", "hindsight_share"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name}={getattr(self, name)} must lie between 0 and 1")
-        for name in ("doubt", "subgoal_weight"):
+        for name in ("doubt", "subgoal_weight", "ahead", "pay"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 0")
         self.check_search(self.discount)

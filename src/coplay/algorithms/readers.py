@@ -1,17 +1,18 @@
 """What every seat makes of everyone else while it plays: a subgoal read from what they have done.
 
-A seat has two networks for each co-player, in the order they sit after it (`opponents/subgoals.py`): one
-reads the co-player's rows of the episode and says where its subgoal may be, the other says what it does next,
-given that. Both may also go by what was kept of earlier episodes (`opponents/kept.py`). How they learn:
-`subgoal_stage.py`.
+A seat has two networks for each co-player, in the order they sit after it, or two for any of them
+(`opponents/subgoals.py`): one reads the co-player's rows of the episode and says where its subgoal may be,
+the other says what it does next, given that. Both may also go by what was kept of earlier episodes
+(`opponents/kept.py`). How they learn: `subgoal_stage.py`.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Shaped
 
 from coplay.algorithms.actor_critic import from_columns, to_columns
 from coplay.algorithms.sharing import Sharing
@@ -26,7 +27,8 @@ Settings = Any  # the subgoal and model_* fields of HOPPlusConfig
 
 
 class Readers(NamedTuple):
-    """The networks without weights; weights come separately, [other, ...] for every seat."""
+    """The networks without weights; weights come separately, [model, ...] for every seat: a model for each
+    co-player, or one for any of them."""
 
     model: SubgoalModel
     others: np.ndarray  # [seat, other]: who sits after each of our seats
@@ -54,10 +56,13 @@ def readers(env: Environment, seats: tuple[int, ...], settings: Settings, sharin
     """The networks, and a function that initialises one seat's."""
     keeps = settings.between == "average"
     width = settings.subgoal_size + kept.EXTRA if keeps else 0
-    model, init_one = subgoal_model(env, settings.subgoal_size, settings.model_hidden, width)
+    model, init_one = subgoal_model(
+        env, settings.subgoal_size, settings.model_hidden, width, foretells_pay=settings.pay > 0
+    )
+    models = env.num_agents - 1 if settings.model_of == "each" else 1
 
     def init(key: Key) -> PyTree:
-        each = [init_one(jax.random.fold_in(key, place)) for place in range(env.num_agents - 1)]
+        each = [init_one(jax.random.fold_in(key, place)) for place in range(models)]
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
 
     return Readers(model, those_after(seats, env.num_agents), sharing, keeps), init
@@ -132,21 +137,30 @@ def starts_of(memory: Read) -> Float[Array, "column seat other hidden"]:
 
 def read_columns(
     reader: Readers,
-    weights: PyTree,  # [other, ...]
+    weights: PyTree,  # [model, ...]
     hidden: Float[Array, "column seat other hidden"],
     seen: Float[Array, "column time seat other feature"],
     first: Bool[Array, "column time"],
 ) -> tuple[Float[Array, "column time seat other hidden"], Subgoal]:
     """Whole sequences."""
-    columns, time, seats = seen.shape[:3]
-    fresh = jnp.repeat(first.T, seats, axis=1)
+    columns, time = first.shape
+    pairs, hidden, seen = seen.shape[2:4], by_model(weights, hidden), by_model(weights, seen)
+    each = seen.shape[2]  # pairs that a model reads
+    fresh = jnp.repeat(first.T, each, axis=1)
 
     def one(weights, hidden, seen):
-        rows = jnp.moveaxis(seen, 1, 0).reshape(time, columns * seats, -1)
-        out = infer(reader.model, weights, hidden.reshape(columns * seats, -1), rows, fresh)
-        return jax.tree.map(lambda x: jnp.moveaxis(x.reshape(time, columns, seats, -1), 0, 1), out)
+        rows = jnp.moveaxis(seen, 1, 0).reshape(time, columns * each, -1)
+        out = infer(reader.model, weights, hidden.reshape(columns * each, -1), rows, fresh)
+        return jax.tree.map(lambda x: jnp.moveaxis(x.reshape(time, columns, each, -1), 0, 1), out)
 
-    return jax.vmap(one, in_axes=(0, 2, 3), out_axes=3)(weights, hidden, seen)
+    out = jax.vmap(one, in_axes=(0, 2, 3), out_axes=3)(weights, hidden, seen)
+    return jax.tree.map(lambda x: x.reshape(columns, time, *pairs, -1), out)
+
+
+def by_model(weights: PyTree, x: Array) -> Array:
+    """[..., seat, other, number] as [..., pair, model, number]: the pairs that each model is about."""
+    models = jax.tree.leaves(weights)[0].shape[0]
+    return x.reshape(*x.shape[:-3], -1, models, x.shape[-1])
 
 
 def supposed(reading: Reading, key: Key) -> Float[Array, "*pair number"]:
@@ -166,15 +180,20 @@ def with_kept(x: Float[Array, "*pair number"], told: Array | tuple[()]) -> Float
 
 def foreseen(
     reader: Readers,
-    weights: PyTree,  # [other, ...]
+    weights: PyTree,  # [model, ...]
     seen: Float[Array, "*rows seat other feature"],
     legal: Bool[Array, "*rows seat other action"],
     supposed: Float[Array, "*rows seat other number"],
 ) -> Float[Array, "*rows seat other action"]:
     """Log probabilities of what every co-player does next, if that is what it is up to."""
-    axis = seen.ndim - 2
-    each = jax.vmap(lambda w, *x: log_chances(reader.model, w, *x), (0, axis, axis, axis), axis)
-    return each(weights, seen, legal, supposed)
+    return about_each(lambda w, *x: log_chances(reader.model, w, *x), weights, seen, legal, supposed)
+
+
+def about_each(ask: Callable, weights: PyTree, *rows: Shaped[Array, "*rows seat other number"]) -> Array:
+    """What every model says of the pairs that it is about."""
+    pairs, axis = rows[0].shape[:-1], rows[0].ndim - 2
+    each = jax.vmap(ask, (0, *[axis] * len(rows)), axis)
+    return each(weights, *[by_model(weights, x) for x in rows]).reshape(*pairs, -1)
 
 
 def foretold(

@@ -1,8 +1,10 @@
 """How subgoals and models of co-players are learned: from what the others then did, and from nothing else.
 
-The networks are those of `readers.py`. Only steps of players still in the game count. A fifth of the games is
-held out, and tells how well the others are foreseen now. With a prior, subgoals are kept near what was chosen
-in hindsight (`hindsight.py`), and models of the others learn with that too, the less the longer training is.
+The networks are those of `readers.py`. Only steps of players still in the game count. Subgoals may also have
+to foretell moves some steps later and what the player is paid next, so that they say what it is after. A
+fifth of the games is held out, and tells how well the others are foreseen now. With a prior, subgoals are
+kept near what was chosen in hindsight (`hindsight.py`), and models of the others learn with that too, the
+less the longer training is.
 """
 
 import dataclasses
@@ -18,6 +20,7 @@ from coplay.algorithms.readers import (
     OTHERS,
     Readers,
     Settings,
+    about_each,
     foreseen,
     read_columns,
     sights_of,
@@ -25,10 +28,18 @@ from coplay.algorithms.readers import (
     with_kept,
 )
 from coplay.diagnostics import gates
-from coplay.opponents.subgoals import Subgoal, divergence, drawn_with, spread
+from coplay.opponents.prospects import Prospect, prospects
+from coplay.opponents.subgoals import (
+    Subgoal,
+    divergence,
+    drawn_with,
+    pay_chances,
+    some_steps_before,
+    spread,
+)
 from coplay.training.devices import masked_mean, total
 from coplay.training.stages import Fit, fit
-from coplay.types import Key, Metrics, PyTree, Seated, Stage, Trajectory, pytree, stream
+from coplay.types import Key, Metrics, PyTree, Seated, Stage, Trajectory, Transition, pytree, stream
 
 
 @pytree
@@ -44,6 +55,8 @@ class Rows:
     noise: Float[Array, "*rows number"]  # what subgoals are drawn with
     policy: Float[Array, "*rows action"]  # the co-player's own
     chosen: Chosen | tuple[()]  # in hindsight; () where there is no prior
+    prospect: Prospect | tuple[()]  # what is paid next; () where that is not asked for
+    ahead: Int[Array, "*columns"]  # so many steps before a move it is to be foretold, too
     first: Bool[Array, "*columns"]
     hidden: Float[Array, "*starts hidden"]  # at the start of each column
 
@@ -54,9 +67,13 @@ def subgoal_stage(reader: Readers, settings: Settings, length: int, chosen: Chos
     sharing = reader.sharing
 
     def loss(weights, rows: Rows):
-        told, subgoal = _told(reader, weights[OTHERS], rows)
+        told, subgoal, supposed = _told(reader, weights[OTHERS], rows)
         apart = divergence(subgoal, rows.chosen.target) if rows.chosen else spread(subgoal)
         cost = settings.subgoal_weight * apart - _of_action(told, rows)[..., 0]
+        if settings.ahead:
+            cost += _ahead(reader, weights[OTHERS], rows, supposed)
+        if rows.prospect:
+            cost += settings.pay * _at_pay(reader, weights[OTHERS], rows, supposed)
         return jnp.sum(jnp.where(rows.counts & ~rows.held_out, cost, 0.0)), {}
 
     pieces = Fit(settings.model_epochs, settings.model_minibatches, settings.chunk_rows)
@@ -67,7 +84,7 @@ def subgoal_stage(reader: Readers, settings: Settings, length: int, chosen: Chos
         return sharing.pack({"optimiser": state}, {})
 
     def update(params: Seated, learner: Seated, trajectory: Trajectory, key: Key):
-        rows = _rows(reader, params, trajectory, chosen, length, stream(key, "noise"))
+        rows = _rows(reader, settings, params, trajectory, chosen, length, stream(key, "noise"))
         weights = sharing.weights(params)
         keys = sharing.keys(stream(key, "fit"), params.own["seat"]["identity"])
         learned, state, _ = sharing.map(
@@ -80,7 +97,9 @@ def subgoal_stage(reader: Readers, settings: Settings, length: int, chosen: Chos
     return Stage(init, update)
 
 
-def _rows(reader: Readers, params: Seated, trajectory: Trajectory, chosen, length: int, key: Key) -> Rows:
+def _rows(
+    reader: Readers, settings: Settings, params: Seated, trajectory: Trajectory, chosen, length: int, key: Key
+) -> Rows:
     """A round as one row per group, then [column, time, seat, other, ...]."""
     steps, others = trajectory.steps, reader.others
     before, sharing = steps.before, reader.sharing
@@ -97,10 +116,25 @@ def _rows(reader: Readers, params: Seated, trajectory: Trajectory, chosen, lengt
         noise,
         steps.decision.policy[:, :, others],
         chosen,
+        _prospects(reader, steps) if settings.pay else (),
     ]
     columns = sharing.groups(jax.tree.map(lambda x: to_columns(x, length), by_pair), 2)
-    first = sharing.alike(to_columns(before.first, length), len(others))
-    return Rows(*columns, first=first, hidden=sharing.groups(starts_of(trajectory.memory.read), 1))
+    first = to_columns(before.first, length)
+    ahead = jax.random.randint(stream(key, "ahead"), first.shape[:1], 1, settings.ahead + 1)
+    return Rows(
+        *columns,
+        ahead=sharing.alike(jnp.broadcast_to(ahead[:, None], first.shape), len(others)),
+        first=sharing.alike(first, len(others)),
+        hidden=sharing.groups(starts_of(trajectory.memory.read), 1),
+    )
+
+
+def _prospects(reader: Readers, steps: Transition) -> Prospect:
+    """What every co-player is paid next, as far as the round tells."""
+    values, after = reader.model.env.reward_values, steps.after
+    assert values is not None, "the game has been refused otherwise"
+    told = prospects(after.reward, after.terminated | after.truncated[..., None], values)
+    return jax.tree.map(lambda x: x[:, :, reader.others], told)
 
 
 def _held_out(rows: Bool[Array, "time env seat other"]) -> Bool[Array, "time env seat other"]:
@@ -110,14 +144,31 @@ def _held_out(rows: Bool[Array, "time env seat other"]) -> Bool[Array, "time env
     return jnp.broadcast_to(is_held[None, :, None, None], rows.shape)
 
 
-def _told(reader: Readers, weights: PyTree, rows: Rows) -> tuple[Float[Array, "*rows action"], Subgoal]:
-    """Log probabilities of what everyone may do, under subgoals that are drawn; and where those may be."""
+def _told(
+    reader: Readers, weights: PyTree, rows: Rows
+) -> tuple[Float[Array, "*rows action"], Subgoal, Float[Array, "*rows number"]]:
+    """Log probabilities of what everyone may do, under subgoals that are drawn; where those may be; and what
+    was drawn."""
     seen = with_kept(rows.seen, rows.kept)
     _, subgoal = read_columns(reader, weights, rows.hidden, seen, rows.first)
     drawn = drawn_with(subgoal, rows.noise)
     if rows.chosen:
         drawn = jnp.where(rows.chosen.is_used[..., None], drawn_with(rows.chosen.target, rows.noise), drawn)
-    return foreseen(reader, weights, rows.seen, rows.legal, with_kept(drawn, rows.kept)), subgoal
+    return foreseen(reader, weights, rows.seen, rows.legal, with_kept(drawn, rows.kept)), subgoal, drawn
+
+
+def _ahead(reader: Readers, weights: PyTree, rows: Rows, supposed) -> Float[Array, "*rows"]:
+    """Surprise at every move by what was read some steps before it, where anything was."""
+    earlier, follows = some_steps_before(supposed, rows.counts, rows.first, rows.ahead[:, 0])
+    told = foreseen(reader, weights, rows.seen, rows.legal, with_kept(earlier, rows.kept))
+    return jnp.where(follows, -_of_action(told, rows)[..., 0], 0.0)
+
+
+def _at_pay(reader: Readers, weights: PyTree, rows: Rows, supposed) -> Float[Array, "*rows"]:
+    """Surprise at what is paid next, where that is known."""
+    told = about_each(lambda w, x: pay_chances(reader.model, w, x), weights, supposed)
+    paid = jnp.take_along_axis(told, rows.prospect.paid[..., None], axis=-1)[..., 0]
+    return jnp.where(rows.prospect.is_known, -paid, 0.0)
 
 
 def _of_action(log_chance: Float[Array, "*rows action"], rows: Rows) -> Float[Array, "*rows 1"]:
@@ -133,7 +184,7 @@ def _figures(reader: Readers, weights: PyTree, rows: Rows) -> Metrics:
     players' own policies and that of a guess over what is legal."""
     counts = rows.counts & rows.held_out
     axes = tuple(range(counts.ndim))
-    told, subgoal = _told(reader, weights, dataclasses.replace(rows, chosen=()))
+    told, subgoal, supposed = _told(reader, weights, dataclasses.replace(rows, chosen=()))
     true = jnp.log(jnp.maximum(rows.policy, 1e-9))
     chosen, best = _of_action(told, rows), _of_action(true, rows)
     evenly = jnp.log(jnp.sum(rows.legal, axis=-1).astype(jnp.float32))
@@ -141,7 +192,7 @@ def _figures(reader: Readers, weights: PyTree, rows: Rows) -> Metrics:
     def mean(x: Array) -> Array:
         return masked_mean(x, counts, axes)
 
-    return {
+    figures = {
         "opponents/surprise": mean(-chosen[..., 0]),
         "opponents/true_surprise": mean(-best[..., 0]),
         "opponents/even_surprise": mean(evenly),
@@ -155,6 +206,11 @@ def _figures(reader: Readers, weights: PyTree, rows: Rows) -> Metrics:
             mean(jnp.mean((subgoal.mean - _mean_of(mean, subgoal.mean)) ** 2, axis=-1))
         ),
     }
+    if rows.prospect:
+        figures["subgoal/pay_surprise"] = masked_mean(
+            _at_pay(reader, weights, rows, supposed), counts & rows.prospect.is_known, axes
+        )
+    return figures
 
 
 def macro_f1(

@@ -6,6 +6,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 RIDGE = 1e-4  # per row: columns may add up to others, and beside many rows a fixed ridge is rounded away
+NEWTON = 12  # steps of Newton's method
+SURE = 0.9  # chance at which one may say that a goal is known
 
 
 def mean_over(counts: Bool[Array, "*rows"], x: Array) -> Float[Array, ""]:
@@ -35,13 +37,57 @@ def linear_reading(
     is_learned: Bool[Array, "*some"],
     num_goals: int,
 ) -> Float[Array, ""]:
-    """How often a linear reading of `inputs`, fitted by least squares where `is_learned`, tells the goal
-    elsewhere. Rows without a goal do not count; without inputs it says the commonest."""
-    has_goal = counts & (goal >= 0)
-    inputs = jnp.concatenate([inputs, jnp.ones_like(goal, jnp.float32)[..., None]], axis=-1)
-    weight = (has_goal & is_learned)[..., None]
-    flat = (inputs * weight).reshape(-1, inputs.shape[-1])
-    target = (jax.nn.one_hot(goal, num_goals) * weight).reshape(-1, num_goals)
-    gram = flat.T @ flat + RIDGE * jnp.maximum(jnp.sum(weight), 1) * jnp.eye(flat.shape[-1])
-    said = jnp.argmax(inputs @ jnp.linalg.solve(gram, flat.T @ target), axis=-1)
-    return mean_over(has_goal & ~is_learned, said == goal)
+    """How often a linear reading of `inputs`, fitted where `is_learned`, tells the goal elsewhere. Rows
+    without a goal do not count; without inputs it says the commonest."""
+    said = jnp.argmax(linear_beliefs(inputs, goal, counts & is_learned, num_goals), axis=-1)
+    return mean_over(counts & (goal >= 0) & ~is_learned, said == goal)
+
+
+def linear_beliefs(
+    inputs: Float[Array, "*rows number"],
+    goal: Int[Array, "*rows"],
+    learned: Bool[Array, "*rows"],
+    num_goals: int,
+) -> Float[Array, "*rows goal"]:
+    """Chances of goals by logistic regression, fitted by Newton's method where `learned` and a goal is
+    known."""
+    weight = (learned & (goal >= 0)).ravel().astype(jnp.float32)
+    rows = _standardised(inputs.reshape(goal.size, -1), weight)
+    target = jax.nn.one_hot(goal.ravel(), num_goals)
+    count = jnp.maximum(jnp.sum(weight), 1.0)
+
+    def one_step(_, reading: Float[Array, "number goal"]) -> Float[Array, "number goal"]:
+        chance = jax.nn.softmax(rows @ reading, axis=-1)
+        slope = rows.T @ ((chance - target) * weight[:, None]) / count + RIDGE * reading
+        # How the slope changes: for every pair of goals, the rows weighted by how the one moves the other.
+        bend = chance[:, :, None] * (jnp.eye(num_goals)[None] - chance[:, None, :]) * weight[:, None, None]
+        curve = jnp.einsum("rn,rgh,rm->ngmh", rows, bend, rows).reshape(reading.size, reading.size) / count
+        step = jnp.linalg.solve(curve + RIDGE * jnp.eye(reading.size), slope.ravel())
+        return reading - step.reshape(reading.shape)
+
+    reading = jax.lax.fori_loop(0, NEWTON, one_step, jnp.zeros((rows.shape[1], num_goals)))
+    return jax.nn.softmax(rows @ reading, axis=-1).reshape(*goal.shape, num_goals)
+
+
+def _standardised(rows: Float[Array, "row number"], weight: Float[Array, " row"]):
+    """Numbers of one size, and a constant behind them."""
+    count = jnp.maximum(jnp.sum(weight), 1.0)
+    mean = jnp.sum(rows * weight[:, None], axis=0, keepdims=True) / count
+    apart = rows - mean
+    deviation = jnp.sqrt(jnp.sum(apart**2 * weight[:, None], axis=0, keepdims=True) / count)
+    return jnp.concatenate([apart / jnp.maximum(deviation, 1e-6), jnp.ones((len(rows), 1))], axis=-1)
+
+
+def steps_to_sure(
+    chance: Float[Array, "row time agent"], counts: Bool[Array, "row time agent"], judged: Bool[Array, "row"]
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Over everyone's moves in an episode: after how many of them the true goal's chance is and stays at
+    SURE, the median over lives with those who never get there counted as late as can be (infinity if that
+    is most); and the share of those."""
+    is_sure = (chance >= SURE) | ~counts
+    stays = jnp.flip(jnp.cumprod(jnp.flip(is_sure, 1).astype(jnp.int32), 1), 1) == 1
+    moves = jnp.cumsum(counts, axis=1) - 1  # made before this one
+    first = jnp.min(jnp.where(stays & counts, moves.astype(jnp.float32), jnp.inf), axis=1)
+    lives = jnp.any(counts, axis=1) & judged[:, None]
+    never = mean_over(lives, jnp.isinf(first))
+    return jnp.nanmedian(jnp.where(lives, first, jnp.nan)), never

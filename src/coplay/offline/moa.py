@@ -15,10 +15,11 @@ from jaxtyping import Array, Bool, Float, Int
 from coplay.errors import BadInput, require
 from coplay.experiment import is_run
 from coplay.offline.dataset import About, Episodes
-from coplay.offline.figures import confusion_table, linear_reading, mean_over, rarity
+from coplay.offline.figures import confusion_table, linear_beliefs, mean_over, rarity, steps_to_sure
 from coplay.offline.part import Part
 from coplay.offline.pictures import by_class, confusion, shares
 from coplay.opponents import subgoals
+from coplay.opponents.prospects import Prospect, prospects
 from coplay.opponents.subgoals import SubgoalModel
 from coplay.players.catalogue import make_player
 from coplay.players.scripted import PlayerRows, ScriptedPlayer, bayes_filter
@@ -34,12 +35,14 @@ class MoaConfig:
     subgoal: int = 16  # numbers in a subgoal
     divergence: float = 0.001  # weight of saying something about the subgoal, per move
     ahead: int = 10  # steps, up to which a subgoal is also to foretell a later move; 0: only the next
+    pay: float = 1.0  # weight of foretelling what its player is paid next, by a linear reading; 0: not asked
     balanced: bool = False  # rare actions count more; chances are then no longer true ones
 
     def __post_init__(self):
         require(self.subgoal >= 1, f"subgoal={self.subgoal} must be at least 1")
         require(self.divergence >= 0, f"divergence={self.divergence} must not be negative")
         require(self.ahead >= 0, f"ahead={self.ahead} must not be negative")
+        require(self.pay >= 0, f"pay={self.pay} must not be negative")
         require(min(self.hidden, default=0) >= 1, f"hidden={self.hidden} must name widths of at least 1")
 
 
@@ -52,20 +55,23 @@ class Lives:
     counts: Bool[Array, "*row time agent"]  # in the game and about to move
     goal: Int[Array, "*row time agent"]
     weight: Float[Array, "*row time agent"]
+    prospect: Prospect | tuple[()]  # () where it is not asked for
 
 
 def part_of(about: About, config: MoaConfig) -> Part:
     env = about.env()
     if env.goals.look is None:
         raise BadInput(f"{env.name} as set up does not show how near things are; set observation='entities'")
+    if config.pay and env.reward_values is None:
+        raise BadInput(f"{env.name} does not say which rewards it can pay: set pay=0")
     by_seat = possible_players(about, env)
-    model, init = subgoals.subgoal_model(env, config.subgoal, config.hidden)
+    model, init = subgoals.subgoal_model(env, config.subgoal, config.hidden, foretells_pay=config.pay > 0)
     return Part(
         members=1,
         batch=32,
         most=1000,
         init=init,
-        rows=lambda play, episodes: lives_of(env, play, episodes, config.balanced),
+        rows=lambda play, episodes: lives_of(env, play, episodes, config),
         loss=lambda weights, rows, key: loss(model, weights, rows, key, config),
         judge=lambda weights, rows, key: judged(by_seat, model, weights, rows),
         pictures=lambda weights, rows: drawn_pictures(model, weights, rows),
@@ -73,12 +79,12 @@ def part_of(about: About, config: MoaConfig) -> Part:
     )
 
 
-def lives_of(env: Environment, play: Episodes, episodes: Int[np.ndarray, " one"], is_balanced: bool):
+def lives_of(env: Environment, play: Episodes, episodes: Int[np.ndarray, " one"], config: MoaConfig):
     """Some episodes as rows, and which episode each is."""
     moves = slice(0, play.action.shape[1] - 1)  # nobody moves on the last board
     taken = play.action[play.active & play.is_move[..., None]]
     alike = np.ones(env.num_actions, np.float32)
-    times = rarity(taken, env.num_actions, MOST_WEIGHT) if is_balanced else alike
+    times = rarity(taken, env.num_actions, MOST_WEIGHT) if config.balanced else alike
     action = np.maximum(play.action[episodes, moves], 0)
     counts = play.active[episodes, moves] & play.is_move[episodes, moves][..., None]
     rows = Lives(
@@ -87,33 +93,43 @@ def lives_of(env: Environment, play: Episodes, episodes: Int[np.ndarray, " one"]
         counts=jnp.asarray(counts),
         goal=jnp.asarray(play.goal[episodes, moves]),
         weight=jnp.asarray(np.where(counts, times[action], 0.0), jnp.float32),
+        prospect=_prospects(env, play, episodes, moves) if config.pay else (),
     )
     return rows, np.arange(len(episodes))
+
+
+def _prospects(env: Environment, play: Episodes, episodes: Int[np.ndarray, " one"], moves: slice) -> Prospect:
+    """[row, time, agent]."""
+    assert env.reward_values is not None, "the game has been refused otherwise"
+    reward, left = (jnp.moveaxis(jnp.asarray(x[episodes, moves]), 1, 0) for x in (play.reward, play.left))
+    told = prospects(reward, left, env.reward_values)
+    return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1), told)
 
 
 # --- loss ----------------------------------------------------------------------------------------
 
 
 def loss(model: SubgoalModel, weights: PyTree, rows: Lives, key: Key, config: MoaConfig):
-    """What each episode costs: surprise at every move, by its own subgoal and by that of a few steps before;
-    and what was said about subgoals."""
+    """What each episode costs: surprise at every move, by its own subgoal and by that of a few steps before,
+    and at what was paid; and what was said about subgoals."""
     seen, legal, subgoal = _read(model, weights, rows)
     supposed = subgoals.drawn(subgoal, stream(key, "subgoal"))
     told = subgoals.log_chances(model, weights, seen, legal, supposed)
     surprise = -_of_action(told, rows.action) * rows.weight
     if config.ahead:
-        steps = jax.random.randint(stream(key, "ahead"), (), 1, config.ahead + 1)
-        earlier, follows = _earlier(supposed, rows.counts, steps)
+        steps = jax.random.randint(stream(key, "ahead"), rows.counts.shape[:1], 1, config.ahead + 1)
+        earlier, follows = subgoals.some_steps_before(supposed, rows.counts, _is_first(rows), steps)
         told = subgoals.log_chances(model, weights, seen, legal, earlier)
         surprise += jnp.where(follows, -_of_action(told, rows.action) * rows.weight, 0.0)
+    if rows.prospect:
+        at_pay = -_of_action(subgoals.pay_chances(model, weights, supposed), rows.prospect.paid)
+        surprise += config.pay * jnp.where(rows.counts & rows.prospect.is_known, at_pay, 0.0)
     said = jnp.where(rows.counts, subgoals.spread(subgoal), 0.0)
     return jnp.sum(surprise + config.divergence * said, axis=(1, 2))
 
 
-def _earlier(supposed: Float[Array, "row time agent number"], counts, steps: Int[Array, ""]):
-    """What was read so many steps before every moment, and whether anything was: the player was there."""
-    was_there = (jnp.arange(counts.shape[1]) >= steps)[None, :, None] & jnp.roll(counts, steps, axis=1)
-    return jnp.roll(supposed, steps, axis=1), was_there
+def _is_first(rows: Lives) -> Bool[Array, "row time"]:
+    return jnp.broadcast_to(jnp.arange(rows.counts.shape[1])[None] == 0, rows.counts.shape[:2])
 
 
 def _read(model: SubgoalModel, weights: PyTree, rows: Lives):
@@ -121,7 +137,7 @@ def _read(model: SubgoalModel, weights: PyTree, rows: Lives):
     seen, legal = jax.vmap(jax.vmap(lambda state: subgoals.sight(model.env, state)))(rows.state)
     by_time = jnp.moveaxis(seen, 1, 0)  # [time, row, agent, feature]
     flat = by_time.reshape(by_time.shape[0], -1, by_time.shape[-1])
-    first = jnp.broadcast_to((jnp.arange(len(flat)) == 0)[:, None], flat.shape[:2])
+    first = jnp.repeat(_is_first(rows).T, by_time.shape[2], axis=1)
     _, subgoal = subgoals.infer(model, weights, jnp.zeros((flat.shape[1], model.width)), flat, first)
     shape = (*by_time.shape[:3], model.size)
     return seen, legal, jax.tree.map(lambda x: jnp.moveaxis(x.reshape(shape), 0, 1), subgoal)
@@ -144,7 +160,8 @@ def judged(
     by_seat: list[list[ScriptedPlayer]], model: SubgoalModel, weights: PyTree, rows: Lives
 ) -> dict[str, Any]:
     """How well players in the game were foreseen, beside the best there is, and what subgoals know."""
-    told, subgoal, legal = _likeliest(model, jax.tree.map(lambda x: x[0], weights), rows)
+    first = jax.tree.map(lambda x: x[0], weights)
+    told, subgoal, legal = _likeliest(model, first, rows)
     counts, action = rows.counts, rows.action
     expected = best_guess(by_seat, model.env, rows)
     best = jnp.log(jnp.maximum(expected.action, LEAST))
@@ -164,8 +181,8 @@ def judged(
         "top1/best": mean_over(counts, jnp.argmax(best, axis=-1) == action),
         "divergence": mean_over(counts, subgoals.spread(subgoal)),
         **_by_class(model.env.action_names, table),
-        **_probes(model, subgoal.mean, rows),
-        "probe/filter": _right_goal(expected.goal, rows),
+        **_pay_figures(model, first, subgoal.mean, rows),
+        **_probes(model, subgoal.mean, expected.goal, rows),
         "confusion": table,
     }
 
@@ -216,12 +233,6 @@ def _goals_of(players: list[ScriptedPlayer], env: Environment, row: Float[Array,
     return jax.nn.one_hot(jnp.concatenate(each), len(env.goals.names))
 
 
-def _right_goal(goal: Float[Array, "row time agent goal"], rows: Lives) -> Float[Array, ""]:
-    """How often the likeliest goal is the true one, in the episodes on which probes are judged."""
-    counts = rows.counts & (rows.goal >= 0) & ~_is_learned(rows.goal)
-    return mean_over(counts, jnp.argmax(goal, axis=-1) == rows.goal)
-
-
 def _by_frequency(action, legal: Bool[Array, "row time agent action"], counts) -> Array:
     """Log chances by how often each action is taken, among those that are legal."""
     taken = jax.nn.one_hot(action, legal.shape[-1]) * counts[..., None]
@@ -240,16 +251,45 @@ def _by_class(names: tuple[str, ...], table: Int[Array, "action action"]) -> dic
     return {"macro_f1": mean_over(taken > 0, f1), **figures}
 
 
-def _probes(
-    model: SubgoalModel, subgoal: Float[Array, "row time agent number"], rows: Lives
-) -> dict[str, Array]:
-    """How often a linear reading of the subgoal, fitted on half of the episodes, tells the true goal in the
-    other half; beside always saying the commonest."""
-    known = rows.goal, rows.counts, _is_learned(rows.goal), len(model.env.goals.names)
+def _pay_figures(model: SubgoalModel, weights: PyTree, subgoal, rows: Lives) -> dict[str, Array]:
+    """How often what a player is paid next is foretold, beside always saying the commonest."""
+    if not rows.prospect:
+        return {}
+    counts, paid = rows.counts & rows.prospect.is_known, rows.prospect.paid
+    told = subgoals.pay_chances(model, weights, subgoal)
+    often = jnp.sum(jnp.where(counts[..., None], jax.nn.one_hot(paid, told.shape[-1]), 0.0), axis=(0, 1, 2))
     return {
-        "probe/subgoal": linear_reading(subgoal, *known),
-        "probe/commonest": linear_reading(subgoal[..., :0], *known),
+        "pay": mean_over(counts, jnp.argmax(told, axis=-1) == paid),
+        "pay/commonest": jnp.max(often) / jnp.maximum(jnp.sum(often), 1.0),
     }
+
+
+def _probes(
+    model: SubgoalModel,
+    subgoal: Float[Array, "row time agent number"],
+    filtered: Float[Array, "row time agent goal"],
+    rows: Lives,
+) -> dict[str, Array]:
+    """What a linear reading of the subgoal, fitted on half of the episodes, knows of true goals in the other
+    half: how often its likeliest is right, and after how many moves it is sure; beside what the exact filter
+    knows, and how often the commonest goal is right."""
+    goals, is_learned = len(model.env.goals.names), _is_learned(rows.goal)
+    learned = jnp.broadcast_to(is_learned, rows.goal.shape) & rows.counts
+    beliefs = {
+        "subgoal": linear_beliefs(subgoal, rows.goal, learned, goals),
+        "filter": filtered,
+        "commonest": linear_beliefs(subgoal[..., :0], rows.goal, learned, goals),
+    }
+    counts = rows.counts & (rows.goal >= 0)
+    figures = {
+        f"probe/{name}": mean_over(counts & ~is_learned, jnp.argmax(belief, axis=-1) == rows.goal)
+        for name, belief in beliefs.items()
+    }
+    for name in ("subgoal", "filter"):
+        true = _of_action(beliefs[name], jnp.maximum(rows.goal, 0))
+        median, never = steps_to_sure(true, counts, ~is_learned[:, 0, 0])
+        figures |= {f"steps to sure/{name}": median, f"never sure/{name}": never}
+    return figures
 
 
 def _is_learned(rows: Int[Array, "row time agent"]) -> Bool[Array, "row 1 1"]:

@@ -2,8 +2,9 @@
 
 One network reads a player's rows in an episode one after the other and, before each of its moves, says where
 its subgoal may be (a Gaussian); another says what it does next, given its row and a subgoal. Nobody declares
-what a subgoal means: it is whatever foretells best. A player's own row comes first in what is read, so one
-model serves for any seat.
+what a subgoal means: it is whatever foretells best, the next move, moves some steps later
+(`some_steps_before`) and, if asked, what the player is paid next (`prospects.py`). A player's own row comes
+first in what is read, so one model serves for any seat.
 """
 
 from typing import Any, NamedTuple
@@ -11,12 +12,13 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
-from coplay.nets.mlp import MLP
+from coplay.nets.mlp import MLP, Linear
 from coplay.nets.recurrent import gru
 from coplay.opponents.goal_policy import NEVER
-from coplay.types import Environment, EnvState, Key, PyTree, pytree
+from coplay.opponents.prospects import num_prospects
+from coplay.types import Environment, EnvState, Key, PyTree, pytree, stream
 
 GAIN = 0.01  # of output layers
 
@@ -27,7 +29,7 @@ class SubgoalModel(NamedTuple):
     env: Environment
     size: int  # numbers in a subgoal
     width: int  # of what is remembered of an episode
-    networks: Any  # "infer" and "act", without arrays
+    networks: Any  # "infer", "act" and, if it foretells that, "paid", without arrays
 
 
 @pytree
@@ -38,17 +40,24 @@ class Subgoal:
     log_std: Float[Array, "*batch number"]
 
 
-def subgoal_model(env: Environment, size: int, hidden: tuple[int, ...], kept: int = 0):
+def subgoal_model(
+    env: Environment, size: int, hidden: tuple[int, ...], kept: int = 0, foretells_pay: bool = False
+):
     """The model, and a function from a key to its weights. Of earlier episodes `kept` numbers are told to
     both networks, last in what they read."""
     inputs = env.observation_size + env.num_actions + len(env.goals.names) * env.goals.features
 
     def build(key: Key) -> dict[str, Any]:
         infer_key, act_key = jax.random.split(key)
-        return {
+        networks: dict[str, Any] = {
             "infer": gru(infer_key, inputs + kept, hidden, 2 * size, GAIN),
             "act": MLP(act_key, inputs + size + kept, hidden, env.num_actions, GAIN),
         }
+        if foretells_pay:
+            assert env.reward_values is not None, "whoever builds such a model has refused other games"
+            classes = num_prospects(env.reward_values)
+            networks["paid"] = Linear(stream(key, "paid"), size, classes, GAIN)
+        return networks
 
     static = eqx.partition(build(jax.random.key(0)), eqx.is_array)[1]
     model = SubgoalModel(env, size, hidden[-1], static)
@@ -112,3 +121,30 @@ def log_chances(
     network = eqx.combine(model.networks["act"], weights["act"])
     logits = network(jnp.concatenate([seen, subgoal], axis=-1))
     return jax.nn.log_softmax(jnp.where(legal, logits, NEVER), axis=-1)
+
+
+def pay_chances(
+    model: SubgoalModel, weights: PyTree, subgoal: Float[Array, "*batch number"]
+) -> Float[Array, "*batch prospect"]:
+    """Log chances of what a player that is after this is paid next. The reading is linear, so that what a
+    subgoal says of it stands there plainly."""
+    return jax.nn.log_softmax(eqx.combine(model.networks["paid"], weights["paid"])(subgoal), axis=-1)
+
+
+def some_steps_before(
+    x: Float[Array, "row time *pair number"],
+    counts: Bool[Array, "row time *pair"],
+    first: Bool[Array, "row time"],
+    steps: Int[Array, " row"],
+) -> tuple[Float[Array, "row time *pair number"], Bool[Array, "row time *pair"]]:
+    """What was read so many steps before every moment, and whether anything was: the player was there, in
+    the same episode."""
+    time = jnp.arange(first.shape[1])[None] - steps[:, None]  # [row, time]
+    at = jnp.maximum(time, 0)
+    episode = jnp.cumsum(first, axis=1)
+    is_same = (time >= 0) & (jnp.take_along_axis(episode, at, axis=1) == episode)
+
+    def earlier(x: Array) -> Array:
+        return jnp.take_along_axis(x, at.reshape(*at.shape, *(1,) * (x.ndim - 2)), axis=1)
+
+    return earlier(x), earlier(counts) & is_same.reshape(*at.shape, *(1,) * (counts.ndim - 2))
