@@ -40,7 +40,8 @@ def test_nobody_learns_from_players_who_have_left(table):
 
 def test_a_subgoal_is_read_from_the_past_alone(table):
     about, _, rows, weights = table
-    model = moa.subgoals.subgoal_model(about.env(), moa.MoaConfig().subgoal, (16, 16))[0]
+    config = moa.MoaConfig()
+    model = moa.subgoals.subgoal_model(about.env(), config.subgoal, (16, 16), foretells_pay=config.pay > 0)[0]
     _, as_it_was, _ = moa._likeliest(model, weights, rows)
     later = jax.tree.map(lambda x: jnp.concatenate([x[:, :6], x[::-1, 6:]], axis=1), rows.state)
     _, otherwise, _ = moa._likeliest(model, weights, dataclasses.replace(rows, state=later))
@@ -103,21 +104,24 @@ def test_play_of_runs_is_refused_before_anything_is_made(table):
         moa.part_of(dataclasses.replace(about, players=("zoo:hop_4h1s_4x4",)), moa.MoaConfig())
 
 
-def test_a_move_is_also_foretold_by_what_was_read_some_steps_before_while_the_player_was_there():
-    supposed = jnp.arange(4.0).reshape(1, 4, 1, 1)
-    counts = jnp.array([True, False, True, True]).reshape(1, 4, 1)
-    earlier, follows = moa._earlier(supposed, counts, jnp.int32(1))
-    assert_allclose(np.asarray(earlier)[0, 1:, 0, 0], [0, 1, 2])
-    assert np.asarray(follows)[0, :, 0].tolist() == [False, True, False, True]
-
-
 def test_what_lies_ahead_is_learned_from_too(table):
     about, _, rows, _ = table
-    model, init = moa.subgoals.subgoal_model(about.env(), 2, (8, 8))
+    model, init = moa.subgoals.subgoal_model(about.env(), 2, (8, 8), foretells_pay=True)
     weights, key = init(jax.random.key(1)), jax.random.key(2)
     near, far = (moa.loss(model, weights, rows, key, moa.MoaConfig(ahead=n)) for n in (0, 10))
     assert (np.asarray(far) > np.asarray(near)).any()
     assert (np.asarray(far) >= np.asarray(near) - 1e-4).all()
+
+
+def test_what_everyone_caught_is_what_they_had_been_about_to_be_paid(table):
+    about, _, rows, _ = table
+    values = (*about.env().reward_values, 0.0)  # the last: none to come
+    paid = np.array(values)[np.asarray(rows.prospect.paid)]
+    counts, goal = np.asarray(rows.counts), np.asarray(rows.goal)
+    assert np.asarray(rows.prospect.is_known)[counts].all()  # episodes are whole
+    hares = paid[counts & (goal == 1)]
+    assert set(np.round(hares, 3)) <= {0.0, 0.25, 0.333, 0.5, 1.0}
+    assert paid[counts & (goal == 0)].max() > 1.0
 
 
 def test_figures_of_actions_by_hand():
@@ -136,6 +140,9 @@ def test_a_probe_finds_what_a_subgoal_says_and_nothing_in_noise(table):
     model = moa.subgoals.subgoal_model(about.env(), 2, (8, 8))[0]
     telling = jax.nn.one_hot(rows.goal, 2)
     noise = jax.random.normal(jax.random.key(0), telling.shape)
-    assert moa._probes(model, telling, rows)["probe/subgoal"] == 1
-    found = moa._probes(model, noise, rows)
+    told = moa._probes(model, telling, telling, rows)
+    assert told["probe/subgoal"] == told["probe/filter"] == 1
+    assert told["steps to sure/subgoal"] == told["never sure/subgoal"] == 0
+    found = moa._probes(model, noise, telling, rows)
     assert found["probe/subgoal"] <= found["probe/commonest"] + 0.05
+    assert found["never sure/subgoal"] > 0.9

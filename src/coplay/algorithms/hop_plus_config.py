@@ -11,7 +11,8 @@ from coplay.algorithms.search_settings import SearchSettings
 @dataclasses.dataclass(frozen=True)
 class HOPPlusConfig(PPOConfig, SearchSettings, CompanySettings):
     subgoals: Literal["inferred", "none"] = "inferred"  # none: co-players are not read at all
-    policy_reads: bool = True  # subgoals of the others, beside its own row
+    policy_reads: bool = True  # something of the others, beside its own row:
+    reads: Literal["subgoals", "pay"] = "subgoals"  # all numbers, or what these say of who is paid what next
     subgoal_size: int = 4  # numbers in a subgoal
     subgoal_weight: float = 0.001  # of keeping subgoals near a standard Gaussian, or the prior's, per nat
     ahead: int = 0  # steps, up to which a subgoal is also to foretell a later move
@@ -86,6 +87,10 @@ class HOPPlusConfig(PPOConfig, SearchSettings, CompanySettings):
         for name in ("prior", "models_from", "between", "goal_gate"):
             if self.subgoals == "none" and getattr(self, name) not in ("", "none"):
                 raise ValueError(f"{name} is about subgoals: set subgoals='inferred'")
+        if self.reads == "pay" and self.pay == 0:
+            raise ValueError("reads='pay' is about what subgoals say of pay: set pay=1")
+        if self.reads == "pay" and self.prior:
+            raise ValueError("what is chosen in hindsight are numbers: set reads='subgoals', or prior=''")
         if self.models_from and self.between != "none":
             raise ValueError("a trained moa knows nothing of earlier episodes: set between='none'")
         if self.world_from and self.world != "learned":

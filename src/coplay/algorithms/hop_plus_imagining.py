@@ -46,9 +46,8 @@ def imagination_of(parts: Parts, in_game: bool = False) -> Imagination:
     def noticed(params: PyTree, hidden, notes: PyTree, after: TimeStep):
         if reader is None or config.imagined_steps == 1:
             return hidden, notes  # not looked at
-        told = notes["reading"].kept
-        hidden, subgoal = read_on(reader, params["policy"], hidden, told, after)
-        return hidden, notes | {"reading": Reading(subgoal, told)}
+        hidden, reading = read_on(reader, params["policy"], hidden, notes["reading"].kept, after)
+        return hidden, notes | {"reading": reading}
 
     return Imagination(
         model=parts.policy,

@@ -18,6 +18,7 @@ from coplay.nets import world as worlds
 from coplay.nets.world import World
 from coplay.opponents.goal_policy import those_after, wishes
 from coplay.opponents.prior import prior_model
+from coplay.opponents.prospects import num_prospects
 from coplay.opponents.subgoals import Subgoal
 from coplay.types import Environment, Goals, Key, PyTree, Seated, TimeStep, pytree, stream
 
@@ -47,7 +48,7 @@ class HOPPlusMemory:
 def parts_of(env: Environment, seats: tuple[int, ...], config: HOPPlusConfig):
     """The parts, and a function that initialises the weights of all of them."""
     reads = config.subgoals == "inferred" and config.policy_reads
-    view = _subgoal_view(env, seats, config.goal_gate == "distance") if reads else own_view
+    view = _subgoal_view(env, seats, config) if reads else own_view
     # Where rows are mixed, the critic learns from others than the policy does.
     views = {"policy": view, "critic": _another(view) if config.prior else view}
     notes = jax.eval_shape(lambda: {"reading": _empty_reading(env, seats, config)})
@@ -83,7 +84,8 @@ def _another(view):
 def _empty_reading(env: Environment, seats: tuple[int, ...], config: HOPPlusConfig) -> Reading:
     pairs = (len(seats), env.num_agents - 1)
     numbers = jnp.zeros((*pairs, config.subgoal_size))
-    return Reading(Subgoal(numbers, numbers), ())  # views do not read what was kept
+    chances = num_prospects(env.reward_values) if config.reads == "pay" and env.reward_values else 0
+    return Reading(Subgoal(numbers, numbers), (), jnp.zeros((*pairs, chances)))  # views do not read `kept`
 
 
 def _with_readers(policy: ActorCritic, init_policy, init_reader, num_seats: int):
@@ -133,15 +135,17 @@ def noted(parts: Parts, params: Seated, memory: HOPPlusMemory, timestep: TimeSte
     return memory, notes
 
 
-def _subgoal_view(env: Environment, seats: tuple[int, ...], by_distance: bool):
-    """What one sees oneself, and what the others seem to be up to; nothing of those who have left and, if it
-    goes `by_distance`, little of those who are far from anything they could be after."""
+def _subgoal_view(env: Environment, seats: tuple[int, ...], config: HOPPlusConfig):
+    """What one sees oneself, and what the others seem to be up to, or to be paid next; nothing of those who
+    have left and, if it goes by distance, little of those who are far from anything they could be after."""
     others = those_after(seats, env.num_agents)
 
     def view(timestep: TimeStep, notes: PyTree, seats: tuple[int, ...]) -> Float[Array, "*batch seat row"]:
         is_here = timestep.active[..., others]
-        read = jnp.where(is_here[..., None], notes["reading"].subgoal.mean, 0.0)
-        if by_distance:
+        reading = notes["reading"]
+        read = reading.pay if config.reads == "pay" else reading.subgoal.mean
+        read = jnp.where(is_here[..., None], read, 0.0)
+        if config.goal_gate == "distance":
             read = read * closeness(env.goals, timestep)[..., others][..., None]
         flat = read.reshape(*read.shape[:-2], -1)
         return jnp.concatenate([own_view(timestep, (), seats), flat], axis=-1)

@@ -19,7 +19,15 @@ from coplay.algorithms.sharing import Sharing
 from coplay.opponents import kept
 from coplay.opponents.goal_policy import sights, those_after, wishes
 from coplay.opponents.kept import Kept
-from coplay.opponents.subgoals import Subgoal, SubgoalModel, drawn, infer, log_chances, subgoal_model
+from coplay.opponents.subgoals import (
+    Subgoal,
+    SubgoalModel,
+    drawn,
+    infer,
+    log_chances,
+    pay_chances,
+    subgoal_model,
+)
 from coplay.types import Environment, Key, PyTree, Seated, TimeStep, Trajectory, pytree
 
 OTHERS = "others"  # the networks' name among a seat's weights
@@ -34,6 +42,7 @@ class Readers(NamedTuple):
     others: np.ndarray  # [seat, other]: who sits after each of our seats
     sharing: Sharing
     keeps: bool  # something of earlier episodes
+    tells_pay: bool  # what everyone seems to be paid next is noted, too
 
 
 @pytree
@@ -50,6 +59,7 @@ class Reading:
 
     subgoal: Subgoal  # [*batch, seat, other, number]
     kept: Float[Array, "*batch seat other kept"] | tuple[()]  # as it is told; () where nothing is kept
+    pay: Float[Array, "*batch seat other prospect"] | tuple[()] = ()  # chances; () where nobody asks
 
 
 def readers(env: Environment, seats: tuple[int, ...], settings: Settings, sharing: Sharing):
@@ -65,7 +75,8 @@ def readers(env: Environment, seats: tuple[int, ...], settings: Settings, sharin
         each = [init_one(jax.random.fold_in(key, place)) for place in range(models)]
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
 
-    return Readers(model, those_after(seats, env.num_agents), sharing, keeps), init
+    tells_pay = settings.policy_reads and settings.reads == "pay"
+    return Readers(model, those_after(seats, env.num_agents), sharing, keeps, tells_pay), init
 
 
 def blank(reader: Readers, num_envs: int) -> Read:
@@ -84,13 +95,12 @@ def sights_of(reader: Readers, timestep: TimeStep) -> Float[Array, "*batch seat 
 def read_others(reader: Readers, params: Seated, memory: Read, timestep: TimeStep) -> tuple[Read, Reading]:
     """What is remembered after this moment of play, and what is noted of everyone."""
     if isinstance(memory.kept, tuple):
-        hidden, subgoal = read_on(reader, params, memory.hidden, (), timestep)
-        return Read(hidden, ()), Reading(subgoal, ())
+        hidden, reading = read_on(reader, params, memory.hidden, (), timestep)
+        return Read(hidden, ()), reading
     earlier = kept.another_episode(memory.kept, timestep.first)
-    told = kept.told(earlier)
-    hidden, subgoal = read_on(reader, params, memory.hidden, told, timestep)
+    hidden, reading = read_on(reader, params, memory.hidden, kept.told(earlier), timestep)
     is_here = timestep.active[:, reader.others]
-    return Read(hidden, kept.with_reading(earlier, subgoal.mean, is_here)), Reading(subgoal, told)
+    return Read(hidden, kept.with_reading(earlier, reading.subgoal.mean, is_here)), reading
 
 
 def read_on(
@@ -99,18 +109,30 @@ def read_on(
     hidden: Float[Array, "env seat other hidden"],
     told: Float[Array, "env seat other kept"] | tuple[()],
     timestep: TimeStep,
-) -> tuple[Float[Array, "env seat other hidden"], Subgoal]:
+) -> tuple[Float[Array, "env seat other hidden"], Reading]:
     """One moment more of the episode."""
     sharing, first = reader.sharing, timestep.first[:, None]
 
     def one_group(weights, hidden, seen):
-        return read_columns(reader, weights[OTHERS], hidden, seen, first)
+        hidden, subgoal = read_columns(reader, weights[OTHERS], hidden, seen, first)
+        pay = jnp.exp(prospect_of(reader, weights[OTHERS], subgoal.mean)) if reader.tells_pay else ()
+        return hidden, subgoal, pay
 
     seen = with_kept(sights_of(reader, timestep), told)
     out = sharing.map(one_group)(
         sharing.weights(params), sharing.groups(hidden, 1), sharing.groups(seen[:, None], 2)
     )
-    return jax.tree.map(lambda x: x[:, 0], sharing.seats(out, 2))
+    hidden, subgoal, pay = jax.tree.map(lambda x: x[:, 0], sharing.seats(out, 2))
+    return hidden, Reading(subgoal, told, pay)
+
+
+def prospect_of(
+    reader: Readers,
+    weights: PyTree,  # [model, ...]
+    subgoal: Float[Array, "*rows seat other number"],
+) -> Float[Array, "*rows seat other prospect"]:
+    """Log chances of what every co-player is paid next, if that is what it is up to."""
+    return about_each(lambda w, x: pay_chances(reader.model, w, x), weights, subgoal)
 
 
 def read_rounds(
@@ -189,7 +211,7 @@ def foreseen(
     return about_each(lambda w, *x: log_chances(reader.model, w, *x), weights, seen, legal, supposed)
 
 
-def about_each(ask: Callable, weights: PyTree, *rows: Shaped[Array, "*rows seat other number"]) -> Array:
+def about_each(ask: Callable, weights: PyTree, *rows: Shaped[Array, "*rows seat other _"]) -> Array:
     """What every model says of the pairs that it is about."""
     pairs, axis = rows[0].shape[:-1], rows[0].ndim - 2
     each = jax.vmap(ask, (0, *[axis] * len(rows)), axis)

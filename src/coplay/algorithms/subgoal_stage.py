@@ -20,8 +20,8 @@ from coplay.algorithms.readers import (
     OTHERS,
     Readers,
     Settings,
-    about_each,
     foreseen,
+    prospect_of,
     read_columns,
     sights_of,
     starts_of,
@@ -33,7 +33,6 @@ from coplay.opponents.subgoals import (
     Subgoal,
     divergence,
     drawn_with,
-    pay_chances,
     some_steps_before,
     spread,
 )
@@ -73,7 +72,7 @@ def subgoal_stage(reader: Readers, settings: Settings, length: int, chosen: Chos
         if settings.ahead:
             cost += _ahead(reader, weights[OTHERS], rows, supposed)
         if rows.prospect:
-            cost += settings.pay * _at_pay(reader, weights[OTHERS], rows, supposed)
+            cost += settings.pay * _at_pay(reader, weights[OTHERS], rows.prospect, supposed)
         return jnp.sum(jnp.where(rows.counts & ~rows.held_out, cost, 0.0)), {}
 
     pieces = Fit(settings.model_epochs, settings.model_minibatches, settings.chunk_rows)
@@ -164,11 +163,11 @@ def _ahead(reader: Readers, weights: PyTree, rows: Rows, supposed) -> Float[Arra
     return jnp.where(follows, -_of_action(told, rows)[..., 0], 0.0)
 
 
-def _at_pay(reader: Readers, weights: PyTree, rows: Rows, supposed) -> Float[Array, "*rows"]:
+def _at_pay(reader: Readers, weights: PyTree, prospect: Prospect, supposed) -> Float[Array, "*rows"]:
     """Surprise at what is paid next, where that is known."""
-    told = about_each(lambda w, x: pay_chances(reader.model, w, x), weights, supposed)
-    paid = jnp.take_along_axis(told, rows.prospect.paid[..., None], axis=-1)[..., 0]
-    return jnp.where(rows.prospect.is_known, -paid, 0.0)
+    told = prospect_of(reader, weights, supposed)
+    paid = jnp.take_along_axis(told, prospect.paid[..., None], axis=-1)[..., 0]
+    return jnp.where(prospect.is_known, -paid, 0.0)
 
 
 def _of_action(log_chance: Float[Array, "*rows action"], rows: Rows) -> Float[Array, "*rows 1"]:
@@ -208,7 +207,7 @@ def _figures(reader: Readers, weights: PyTree, rows: Rows) -> Metrics:
     }
     if rows.prospect:
         figures["subgoal/pay_surprise"] = masked_mean(
-            _at_pay(reader, weights, rows, supposed), counts & rows.prospect.is_known, axes
+            _at_pay(reader, weights, rows.prospect, supposed), counts & rows.prospect.is_known, axes
         )
     return figures
 

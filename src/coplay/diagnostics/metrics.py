@@ -35,7 +35,7 @@ METRICS: dict[str, str] = {
     "opponents/true_macro_f1": "The same by their own policies: the yardstick.",
     "subgoal/spread": "Mean divergence of subgoals from a standard Gaussian, in nats: how much is read.",
     "subgoal/deviation": "Spread of subgoals over moments and co-players; 0 if all are read alike.",
-    "subgoal/pay_surprise": "Nats by which what co-players are paid next surprised a linear reading of their subgoals; lower is better.",
+    "subgoal/pay_surprise": "Nats by which co-players' next pay surprised a linear reading of subgoals.",
     "world/exact": "Share of drawn boards that came true, on games the model has not learned from.",
     "world/possible": "Share of drawn boards to which some joint move leads.",
     "world/disagreement": "How far the members of the model are apart, in nats.",
