@@ -60,7 +60,7 @@ def test_what_is_asked_of_subgoals_is_learned_and_told(config):
     assert np.isfinite(figures["policy/loss"]).all()
 
 
-def test_pay_and_later_moves_change_what_is_learned():
+def test_pay_later_moves_and_balance_change_what_is_learned():
     _, params, _, trajectory = played(ASKED)
     reader = parts_of(game(), SEATS, ASKED)[0].reader
 
@@ -73,7 +73,7 @@ def test_pay_and_later_moves_change_what_is_learned():
         return jax.tree.leaves(after(**changes).own["group"][OTHERS]["infer"])
 
     usual = infer_weights()
-    for changes in ({"ahead": 0}, {"pay": 0.0}):
+    for changes in ({"ahead": 0}, {"pay": 0.0}, {"model_balanced": True}):
         assert any(
             (np.asarray(a) != np.asarray(b)).any()
             for a, b in zip(usual, infer_weights(**changes), strict=True)

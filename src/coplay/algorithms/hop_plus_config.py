@@ -26,6 +26,7 @@ class HOPPlusConfig(PPOConfig, SearchSettings, CompanySettings):
     horizon: int = 10  # steps of a co-player among which is chosen
     hindsight_share: float = 0.3  # of training, over which learning with what was chosen falls to nothing
     model_hidden: tuple[int, ...] = (64, 64)  # widths of what reads co-players and of what foretells them
+    model_balanced: bool = False  # rare actions of co-players count more
     model_learning_rate: float = 1e-3  # of both
     model_epochs: int = 4  # passes over each round
     model_minibatches: int = 4  # in each pass

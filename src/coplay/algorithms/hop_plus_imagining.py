@@ -15,7 +15,7 @@ from coplay.algorithms.readers import Read, Reading, foretold, read_on, read_rou
 from coplay.algorithms.targets import standardiser
 from coplay.diagnostics import gates
 from coplay.nets import world as worlds
-from coplay.training.devices import masked_mean
+from coplay.training.devices import masked_mean, total
 from coplay.types import Key, Metrics, PyTree, TimeStep, Trajectory
 
 ENOUGH = 20  # remembered moves that paid a reward, before anything is asked or believed about it
@@ -80,7 +80,7 @@ def beside_play(
     use = Use(share, config.doubt, config.critic_data == "both", standardiser(config))
     length = trajectory.steps.before.first.shape[0]
     rows = imagined_rows(parts.policy, params["policy"], imagined, use, length)
-    return Beside(rows, share), _figures(imagined) | {
+    return Beside(rows, share), _figures(parts, trajectory, imagined) | {
         "imagination/rung": rung.astype(jnp.float32),
         "imagination/share": share,
         "imagination/steps": most.astype(jnp.float32),
@@ -96,18 +96,28 @@ def hidden_of(parts: Parts, params: PyTree, trajectory: Trajectory, length: int)
     return read_rounds(parts.reader, params["policy"], trajectory, memory, reading, length)
 
 
-def _figures(imagined: Imagined) -> Metrics:
-    """Of every seat, over the rows that it imagined."""
-
-    def mean(x: Array) -> Float[Array, " seat"]:
-        return masked_mean(x, imagined.counts, (0, 1, 3))
-
+def _figures(parts: Parts, trajectory: Trajectory, imagined: Imagined) -> Metrics:
+    """Of every seat, over the rows that it imagined, with what it was really paid beside them."""
+    steps, index = trajectory.steps, parts.policy.index
+    paid, played = steps.after.reward[..., index], (steps.before.active[..., index], (0, 1))
+    returns, rows = imagined.value + imagined.advantage, (imagined.counts, (0, 1, 3))
     return {
-        "imagined/reward": mean(imagined.reward),
-        "imagined/doubt": mean(imagined.doubt),
-        "imagined/return": mean(imagined.value + imagined.advantage),
-        "imagined/bias": mean(-imagined.advantage),
+        "real/reward": masked_mean(paid, *played),
+        "real/reward_std": _deviation(paid, *played),
+        "imagined/reward": masked_mean(imagined.reward, *rows),
+        "imagined/reward_std": _deviation(imagined.reward, *rows),
+        "imagined/doubt": masked_mean(imagined.doubt, *rows),
+        "imagined/return": masked_mean(returns, *rows),
+        "imagined/return_std": _deviation(returns, *rows),
+        "imagined/advantage_std": _deviation(imagined.advantage, *rows),
+        "imagined/bias": masked_mean(-imagined.advantage, *rows),
+        "count/samples/imagined": total(jnp.sum(imagined.counts, (0, 1, 3), dtype=jnp.float32)),
     }
+
+
+def _deviation(x: Array, counts: Bool[Array, "*rows"], axes: tuple[int, ...]) -> Float[Array, " seat"]:
+    apart = x - jnp.expand_dims(masked_mean(x, counts, axes), axes)
+    return jnp.sqrt(masked_mean(apart**2, counts, axes))
 
 
 # --- whether models may be asked -----------------------------------------------------------------

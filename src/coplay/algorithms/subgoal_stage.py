@@ -28,6 +28,7 @@ from coplay.algorithms.readers import (
     with_kept,
 )
 from coplay.diagnostics import gates
+from coplay.opponents.balance import action_weights, balanced_surprise
 from coplay.opponents.prospects import Prospect, prospects
 from coplay.opponents.subgoals import (
     Subgoal,
@@ -56,6 +57,7 @@ class Rows:
     chosen: Chosen | tuple[()]  # in hindsight; () where there is no prior
     prospect: Prospect | tuple[()]  # what is paid next; () where that is not asked for
     ahead: Int[Array, "*columns"]  # so many steps before a move it is to be foretold, too
+    weight: Float[Array, "*columns action"] | tuple[()]  # of every action; () where all count alike
     first: Bool[Array, "*columns"]
     hidden: Float[Array, "*starts hidden"]  # at the start of each column
 
@@ -68,7 +70,7 @@ def subgoal_stage(reader: Readers, settings: Settings, length: int, chosen: Chos
     def loss(weights, rows: Rows):
         told, subgoal, supposed = _told(reader, weights[OTHERS], rows)
         apart = divergence(subgoal, rows.chosen.target) if rows.chosen else spread(subgoal)
-        cost = settings.subgoal_weight * apart - _of_action(told, rows)[..., 0]
+        cost = settings.subgoal_weight * apart + _surprise(told, rows)
         if settings.ahead:
             cost += _ahead(reader, weights[OTHERS], rows, supposed)
         if rows.prospect:
@@ -123,9 +125,19 @@ def _rows(
     return Rows(
         *columns,
         ahead=sharing.alike(jnp.broadcast_to(ahead[:, None], first.shape), len(others)),
+        weight=sharing.alike(_weights(steps, first.shape), len(others)) if settings.model_balanced else (),
         first=sharing.alike(first, len(others)),
         hidden=sharing.groups(starts_of(trajectory.memory.read), 1),
     )
+
+
+def _weights(steps: Transition, columns: tuple[int, ...]) -> Float[Array, "column time action"]:
+    """Of every action, by how often it was taken in this round; the same in every column."""
+    actions, active = steps.before.legal.shape[-1], steps.before.active[..., None]
+    taken = jnp.where(active, jax.nn.one_hot(steps.decision.action, actions), 0.0)
+    count = total(jnp.sum(taken, axis=(0, 1, 2)))
+    weight = action_weights(count / jnp.maximum(jnp.sum(count), 1.0))
+    return jnp.broadcast_to(weight.reshape(1, 1, -1), (*columns, actions))
 
 
 def _prospects(reader: Readers, steps: Transition) -> Prospect:
@@ -160,7 +172,14 @@ def _ahead(reader: Readers, weights: PyTree, rows: Rows, supposed) -> Float[Arra
     """Surprise at every move by what was read some steps before it, where anything was."""
     earlier, follows = some_steps_before(supposed, rows.counts, rows.first, rows.ahead[:, 0])
     told = foreseen(reader, weights, rows.seen, rows.legal, with_kept(earlier, rows.kept))
-    return jnp.where(follows, -_of_action(told, rows)[..., 0], 0.0)
+    return jnp.where(follows, _surprise(told, rows), 0.0)
+
+
+def _surprise(told: Float[Array, "*rows action"], rows: Rows) -> Float[Array, "*rows"]:
+    """At what was done; where it is to be balanced, the more the rarer that is."""
+    if isinstance(rows.weight, tuple):
+        return -_of_action(told, rows)[..., 0]
+    return balanced_surprise(told, rows.action, rows.weight[0, 0])
 
 
 def _at_pay(reader: Readers, weights: PyTree, prospect: Prospect, supposed) -> Float[Array, "*rows"]:

@@ -1,4 +1,4 @@
-"""`evaluate`: a run's players among themselves, or a trained part on recorded play."""
+"""`evaluate`: a run's players among themselves, or a trained part, of a run too, on recorded play."""
 
 import argparse
 import dataclasses
@@ -10,11 +10,17 @@ from coplay.cli.train import parse_overrides
 from coplay.errors import BadInput
 from coplay.experiment import parse_run, played_otherwise
 from coplay.offline import pretrain as offline
+from coplay.offline import run_parts
 from coplay.training.part_folder import is_part
 
 EPILOG = """settings of the run may be given as in `train`:
   coplay evaluate zoo:hop_4h1s_4x4 --episodes 256 --trees 5 --simulations 200    the published budget
-  coplay evaluate zoo:hop_4h1s_4x4 --episodes 256 --acts network                 the same player, no search"""
+  coplay evaluate zoo:hop_4h1s_4x4 --episodes 256 --acts network                 the same player, no search
+
+what a run of hop_plus, or `pretrain`, has learned is judged on recorded play of its game:
+  coplay collect 4h1s_4x4 --observation entities --players nearest_stag,random
+  coplay evaluate zoo:hop_plus_4h1s_4x4 --module world --on data/4h1s_4x4.parquet
+  coplay evaluate parts/world_4h1s_4x4 --on data/4h1s_4x4.parquet"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,14 +29,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--episodes", type=int, help="whole games per seed (default 4096)")
     parser.add_argument("--seed", type=int, default=0, help="of the evaluation's own draws")
-    parser.add_argument("--on", help="of a part that `pretrain` made: recorded play to judge it on")
+    parser.add_argument(
+        "--on", help="of a part that `pretrain` made, or of a module: recorded play to judge it on"
+    )
+    parser.add_argument(
+        "--module",
+        choices=sorted(offline.PARTS),
+        help="of a run of hop_plus: its part to judge, the mean over seeds unless one is named",
+    )
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--greedy", action="store_true", help="always take the likeliest action")
     mode.add_argument("--sample", action="store_true", help="draw from the policy (the default)")
 
 
 def evaluate(arguments: argparse.Namespace, rest: list[str]) -> int:
-    if arguments.on:
+    if arguments.on or arguments.module:
         return _evaluate_part(arguments, rest)
     if is_part(arguments.run):
         raise BadInput(f"{arguments.run} is a trained part: name recorded play to judge it on with --on")
@@ -40,7 +53,7 @@ def evaluate(arguments: argparse.Namespace, rest: list[str]) -> int:
     reference = parse_run(arguments.run)
     run = runs.load(reference.path)
     run = dataclasses.replace(run, experiment=played_otherwise(run.experiment, parse_overrides(rest)))
-    only = reference.seed if ":" in arguments.run.partition("@")[2] else None
+    only = _only_seed(arguments.run)
     mode = "greedy" if arguments.greedy else "sample"
     score = runs.evaluate(run, episodes, mode, reference.best, arguments.seed, only)
     if arguments.json:
@@ -50,16 +63,33 @@ def evaluate(arguments: argparse.Namespace, rest: list[str]) -> int:
     return 0
 
 
+def _only_seed(run: str) -> int | None:
+    """The seed that RUN@best:SEED names; None stands for all."""
+    return parse_run(run).seed if ":" in run.partition("@")[2] else None
+
+
 def _evaluate_part(arguments: argparse.Namespace, rest: list[str]) -> int:
-    refuse_rest(rest, ["on", "json"])
+    refuse_rest(rest, ["on", "module", "json"])
     if arguments.greedy or arguments.sample or arguments.episodes is not None or arguments.seed:
         raise BadInput("a part is judged on all of the play that --on names; other options say nothing")
-    figures = offline.evaluate(arguments.run, arguments.on)
+    if not arguments.on:
+        raise BadInput(f"--module {arguments.module}: name recorded play to judge it on with --on")
+    figures = _figures(arguments.run, arguments.module, arguments.on)
     if arguments.json:
         print_json(figures)
     else:
         print_figures(figures)
     return 0
+
+
+def _figures(name: str, module: str | None, data: str) -> dict[str, float]:
+    """Of a part's folder, or of a part of a run."""
+    if is_part(name):
+        return offline.evaluate(name, data, module)
+    reference = parse_run(name)
+    if not (reference.path / "experiment.toml").is_file():
+        raise BadInput(f"{name} is neither a trained part (part.json) nor a run (experiment.toml)")
+    return run_parts.evaluate(reference.path, module, data, reference.best, _only_seed(name))
 
 
 def _print(score) -> None:

@@ -15,17 +15,17 @@ from jaxtyping import Array, Bool, Float, Int
 from coplay.errors import BadInput, require
 from coplay.experiment import is_run
 from coplay.offline.dataset import About, Episodes
-from coplay.offline.figures import confusion_table, linear_beliefs, mean_over, rarity, steps_to_sure
+from coplay.offline.figures import confusion_table, linear_beliefs, mean_over, steps_to_sure
 from coplay.offline.part import Part
 from coplay.offline.pictures import by_class, confusion, shares
 from coplay.opponents import subgoals
+from coplay.opponents.balance import action_weights, balanced_surprise
 from coplay.opponents.prospects import Prospect, prospects
 from coplay.opponents.subgoals import SubgoalModel
 from coplay.players.catalogue import make_player
 from coplay.players.scripted import PlayerRows, ScriptedPlayer, bayes_filter
 from coplay.types import Environment, EnvState, Key, PyTree, pytree, stream
 
-MOST_WEIGHT = 5.0  # of a rare action's steps
 LEAST = 1e-9  # chance that a surprise is counted with
 
 
@@ -36,7 +36,7 @@ class MoaConfig:
     divergence: float = 0.001  # weight of saying something about the subgoal, per move
     ahead: int = 10  # steps, up to which a subgoal is also to foretell a later move; 0: only the next
     pay: float = 1.0  # weight of foretelling what its player is paid next, by a linear reading; 0: not asked
-    balanced: bool = False  # rare actions count more; chances are then no longer true ones
+    balanced: bool = False  # rare actions count more
 
     def __post_init__(self):
         require(self.subgoal >= 1, f"subgoal={self.subgoal} must be at least 1")
@@ -54,7 +54,6 @@ class Lives:
     action: Int[Array, "*row time agent"]
     counts: Bool[Array, "*row time agent"]  # in the game and about to move
     goal: Int[Array, "*row time agent"]
-    weight: Float[Array, "*row time agent"]
     prospect: Prospect | tuple[()]  # () where it is not asked for
 
 
@@ -82,9 +81,6 @@ def part_of(about: About, config: MoaConfig) -> Part:
 def lives_of(env: Environment, play: Episodes, episodes: Int[np.ndarray, " one"], config: MoaConfig):
     """Some episodes as rows, and which episode each is."""
     moves = slice(0, play.action.shape[1] - 1)  # nobody moves on the last board
-    taken = play.action[play.active & play.is_move[..., None]]
-    alike = np.ones(env.num_actions, np.float32)
-    times = rarity(taken, env.num_actions, MOST_WEIGHT) if config.balanced else alike
     action = np.maximum(play.action[episodes, moves], 0)
     counts = play.active[episodes, moves] & play.is_move[episodes, moves][..., None]
     rows = Lives(
@@ -92,7 +88,6 @@ def lives_of(env: Environment, play: Episodes, episodes: Int[np.ndarray, " one"]
         action=jnp.asarray(action),
         counts=jnp.asarray(counts),
         goal=jnp.asarray(play.goal[episodes, moves]),
-        weight=jnp.asarray(np.where(counts, times[action], 0.0), jnp.float32),
         prospect=_prospects(env, play, episodes, moves) if config.pay else (),
     )
     return rows, np.arange(len(episodes))
@@ -114,18 +109,31 @@ def loss(model: SubgoalModel, weights: PyTree, rows: Lives, key: Key, config: Mo
     and at what was paid; and what was said about subgoals."""
     seen, legal, subgoal = _read(model, weights, rows)
     supposed = subgoals.drawn(subgoal, stream(key, "subgoal"))
+    weight = _action_weights(rows, legal.shape[-1]) if config.balanced else None
     told = subgoals.log_chances(model, weights, seen, legal, supposed)
-    surprise = -_of_action(told, rows.action) * rows.weight
+    surprise = jnp.where(rows.counts, _surprise(told, rows.action, weight), 0.0)
     if config.ahead:
         steps = jax.random.randint(stream(key, "ahead"), rows.counts.shape[:1], 1, config.ahead + 1)
         earlier, follows = subgoals.some_steps_before(supposed, rows.counts, _is_first(rows), steps)
         told = subgoals.log_chances(model, weights, seen, legal, earlier)
-        surprise += jnp.where(follows, -_of_action(told, rows.action) * rows.weight, 0.0)
+        surprise += jnp.where(follows & rows.counts, _surprise(told, rows.action, weight), 0.0)
     if rows.prospect:
         at_pay = -_of_action(subgoals.pay_chances(model, weights, supposed), rows.prospect.paid)
         surprise += config.pay * jnp.where(rows.counts & rows.prospect.is_known, at_pay, 0.0)
     said = jnp.where(rows.counts, subgoals.spread(subgoal), 0.0)
     return jnp.sum(surprise + config.divergence * said, axis=(1, 2))
+
+
+def _surprise(told: Float[Array, "*row action"], action: Int[Array, "*row"], weight: Array | None):
+    return -_of_action(told, action) if weight is None else balanced_surprise(told, action, weight)
+
+
+def _action_weights(rows: Lives, num_actions: int) -> Float[Array, " action"]:
+    """By the actions in these rows."""
+    taken = jnp.sum(
+        jnp.where(rows.counts[..., None], jax.nn.one_hot(rows.action, num_actions), 0.0), (0, 1, 2)
+    )
+    return action_weights(taken / jnp.maximum(jnp.sum(taken), 1.0))
 
 
 def _is_first(rows: Lives) -> Bool[Array, "row time"]:

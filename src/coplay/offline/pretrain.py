@@ -22,7 +22,7 @@ from coplay.offline.pictures import loss_curves
 from coplay.offline.training import Training
 from coplay.settings import field_types, from_table, parse_text
 from coplay.training.part_folder import PartFolder, require_free
-from coplay.types import PyTree, stream
+from coplay.types import Key, PyTree, stream
 
 
 class Kind(NamedTuple):
@@ -114,26 +114,44 @@ def pretrain(kind: str, data: str | Path, options: dict[str, str], out: str | Pa
     )
 
 
-def evaluate(path: str | Path, data: str | Path) -> dict[str, float]:
-    """A saved part's figures on any play of its game, as many rows of it as figures are measured on."""
+def evaluate(path: str | Path, data: str | Path, kind: str | None = None) -> dict[str, float]:
+    """A saved part's figures on any play of its game, as many rows of it as figures are measured on. Who
+    says which kind it is must be right."""
     folder = PartFolder.open(path)
-    about, play = dataset.read(data)
-    made_for = folder.said["play"]["game"], folder.said["play"]["options"]
-    env, its_own = about.env(), make_game(made_for[0], **made_for[1])
-    if (env.name, env.options) != (its_own.name, its_own.options):
-        raise BadInput(
-            f"{path} was trained on {made_for[0]} {made_for[1]}, {data} is {about.game} {about.options}"
-        )
+    if kind not in (None, folder.kind):
+        raise BadInput(f"{path} holds a trained {folder.kind}, not a {kind}: leave --module out")
     if folder.kind not in PARTS:
         raise BadInput(f"{path} is a {folder.kind!r}, which this coplay does not know")
-    kind = PARTS[folder.kind]
-    names = field_types(kind.config)
+    about, play = play_of(data, path, folder.said["play"]["game"], folder.said["play"]["options"])
+    config_type = PARTS[folder.kind].config
+    names = field_types(config_type)
     said = {name: value for name, value in folder.said["settings"].items() if name in names}
-    config = from_table(kind.config, said, lambda key: "")
-    part = kind.make(about, config)
+    part = PARTS[folder.kind].make(about, from_table(config_type, said, lambda key: ""))
     weights = folder.best_weights(_members(part, 0))
+    return mean_figures(part, jax.tree.map(lambda x: x[None], weights), play)
+
+
+def play_of(
+    data: str | Path, path: str | Path, game: str, options: dict[str, Any]
+) -> tuple[About, dataset.Episodes]:
+    """Recorded play to judge something on that `path` holds and that was trained on this game."""
+    about, play = dataset.read(data)
+    env, its_own = about.env(), make_game(game, **options)
+    if (env.name, env.options) != (its_own.name, its_own.options):
+        raise BadInput(f"{path} was trained on {game} {options}, {data} is {about.game} {about.options}")
+    return about, play
+
+
+def mean_figures(part: Part, weights: PyTree, play: dataset.Episodes) -> dict[str, float]:
+    """Figures of weights [some, member, ...]: the mean over all of them, tables left out. They are judged on
+    the same rows with the same draws, and one after the other, for rows are many."""
     rows = training.first_rows(part.rows(play, np.arange(len(play.length)))[0], part.most)
-    return _numbers(jax.device_get(jax.jit(part.judge)(weights, rows, stream(jax.random.key(0), "judge"))))
+
+    def judge(weights: PyTree, rows: PyTree, key: Key) -> dict[str, Any]:
+        return jax.lax.map(lambda one: part.judge(one, rows, key), weights)
+
+    figures = jax.device_get(jax.jit(judge)(weights, rows, stream(jax.random.key(0), "judge")))
+    return {name: float(np.mean(each, dtype=float)) for name, each in figures.items() if each.ndim == 1}
 
 
 def settings_of(kind: str, options: dict[str, str]) -> tuple[Training, Any]:
