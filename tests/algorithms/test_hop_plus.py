@@ -132,6 +132,20 @@ def test_every_part_learns_and_tells_how_well():
 # --- imagined rows -------------------------------------------------------------------------------
 
 
+def test_rewards_are_told_by_source():
+    _, _, _, trajectory = played()
+    figures = learned()[2]
+    reward = np.asarray(trajectory.steps.after.reward)
+    active = np.asarray(trajectory.steps.before.active)
+    for seat in SEATS:
+        rows = reward[..., seat][active[..., seat]]
+        assert_allclose(figures["real/reward"][seat], rows.mean(), rtol=1e-4)
+        assert_allclose(figures["real/reward_std"][seat], rows.std(), rtol=1e-4)
+        assert figures["count/samples/imagined"][seat] == len(rows)  # one step from every moment
+    for name in ("reward", "return", "advantage"):
+        assert np.isfinite(figures[f"imagined/{name}_std"]).all()
+
+
 def test_imagined_rows_are_of_the_policy_that_learns_from_them():
     _, params, _, _ = played()
     parts, _ = parts_of(game(), SEATS, CONFIG)

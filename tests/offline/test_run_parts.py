@@ -1,4 +1,4 @@
-"""Parts of a HOP+ run on recorded play: the same figures as a folder of a part, seed by seed, seat by seat."""
+"""Parts of a HOP+ run on recorded play: the same figures as of a folder, seed by seed, seat by seat."""
 
 import itertools
 import json

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float, Int
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 
 def loss_curves(table: Sequence[dict[str, float | int]]) -> Figure:
@@ -14,7 +15,10 @@ def loss_curves(table: Sequence[dict[str, float | int]]) -> Figure:
     epochs = [row["epoch"] for row in table]
     for name, label in (("loss/train", "learned from"), ("loss/held_out", "held out")):
         axes.plot(epochs, [row[name] for row in table], marker="o", label=label)
-    axes.set(xlabel="epoch", ylabel="loss a joint move", yscale="log")
+    losses = [row[name] for row in table for name in ("loss/train", "loss/held_out")]
+    is_wide = min(losses) > 0 and max(losses) > 3 * min(losses)
+    axes.set(xlabel="epoch", ylabel="mean loss of a row", yscale="log" if is_wide else "linear")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
     return figure
