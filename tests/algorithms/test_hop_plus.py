@@ -13,7 +13,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 from coplay.algorithms import value_scale
 from coplay.algorithms.hop_plus import hop_plus
 from coplay.algorithms.hop_plus_config import HOPPlusConfig
-from coplay.algorithms.hop_plus_imagining import are_good, beside_play, hidden_of, imagination_of
+from coplay.algorithms.hop_plus_imagining import (
+    _figures,
+    are_good,
+    beside_play,
+    hidden_of,
+    imagination_of,
+)
 from coplay.algorithms.hop_plus_parts import closeness, parts_of
 from coplay.algorithms.imagination import imagine, values
 from coplay.algorithms.imagined_search import Planner, one_step, plan
@@ -142,8 +148,18 @@ def test_rewards_are_told_by_source():
         assert_allclose(figures["real/reward"][seat], rows.mean(), rtol=1e-4)
         assert_allclose(figures["real/reward_std"][seat], rows.std(), rtol=1e-4)
         assert figures["count/samples/imagined"][seat] == len(rows)  # one step from every moment
-    for name in ("reward", "return", "advantage"):
-        assert np.isfinite(figures[f"imagined/{name}_std"]).all()
+
+
+def test_figures_of_imagined_rows_are_over_those_that_count():
+    rows, nothing = imagined(), jnp.zeros((20, 16, 4))
+    figures = _figures(rows, nothing, nothing > 0)
+    counts = np.asarray(rows.counts)
+    assert not counts.all()
+    told = {"reward": rows.reward, "return": rows.value + rows.advantage, "advantage": rows.advantage}
+    for name, x in told.items():
+        mine = np.asarray(x)[:, :, 2][counts[:, :, 2]]  # of the third seat
+        assert_allclose(figures[f"imagined/{name}_std"][2], mine.std(), rtol=1e-3)
+    assert_allclose(figures["imagined/bias"][2], -mine.mean(), atol=1e-5)
 
 
 def test_imagined_rows_are_of_the_policy_that_learns_from_them():

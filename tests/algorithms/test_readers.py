@@ -60,6 +60,15 @@ def test_what_is_asked_of_subgoals_is_learned_and_told(config):
     assert np.isfinite(figures["policy/loss"]).all()
 
 
+def test_one_set_of_weights_for_all_seats_learns_all_of_it_too():
+    config = dataclasses.replace(TOLD, parameters="shared", model_of="each", model_balanced=True)
+    _, params, _, _ = played(config)
+    after, _, figures = learned(config)
+    own, new = (jax.tree.leaves(p["policy"].common["group"][OTHERS]) for p in (params, after))
+    assert all(x.shape[0] == 3 and np.asarray(x != y).any() for x, y in zip(own, new, strict=True))
+    assert np.isfinite(figures["subgoal/pay_surprise"]).all()
+
+
 def test_pay_later_moves_and_balance_change_what_is_learned():
     _, params, _, trajectory = played(ASKED)
     reader = parts_of(game(), SEATS, ASKED)[0].reader
@@ -100,6 +109,9 @@ def test_whoever_reads_pay_sees_chances_and_nothing_of_who_has_left():
         ({"reads": "pay"}, "set pay=1"),
         ({"reads": "pay", "pay": 1.0, "prior": "parts/vae"}, "reads='subgoals'"),
         ({"pay": -1.0}, "at least 0"),
+        ({"reads": "pay", "pay": 1.0, "policy_reads": False}, "set policy_reads=true"),
+        ({"subgoals": "none", "others": "policies", "model_of": "any"}, "about subgoals"),
+        ({"ahead": 10}, "reaches over sequences of 10 steps"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_sentence(changes, sentence):

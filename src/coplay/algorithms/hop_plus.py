@@ -74,6 +74,10 @@ def _refuse(env: Environment, seats: tuple[int, ...], config: HOPPlusConfig, run
         raise BadInput(f"hop_plus reads how near things are; set observation='entities' for {env.name}")
     if config.pay and env.reward_values is None:
         raise BadInput(f"{env.name} does not say which rewards it can pay: set pay=0")
+    if config.ahead >= run.sequence_length:
+        raise BadInput(
+            f"ahead={config.ahead} reaches over sequences of {run.sequence_length} steps: set a smaller ahead"
+        )
     if config.prior and not board_parts(env, jnp.zeros(env.observation_size)):
         raise BadInput(f"{env.name} shows no board that a prior could have learned from: set prior=''")
     if config.goal_gate == "distance" and env.goals.away is None:

@@ -12,7 +12,7 @@ from coplay.algorithms.hop_plus_parts import Parts
 from coplay.algorithms.imagination import Imagination, Imagined, Use, imagine, imagined_rows
 from coplay.algorithms.ppo import Beside, Plan
 from coplay.algorithms.readers import Read, Reading, foretold, read_on, read_rounds, sights_of, supposed
-from coplay.algorithms.targets import standardiser
+from coplay.algorithms.targets import in_the_game, standardiser
 from coplay.diagnostics import gates
 from coplay.nets import world as worlds
 from coplay.training.devices import masked_mean, total
@@ -73,14 +73,16 @@ def beside_play(
     hidden = hidden_of(parts, params, trajectory, run.sequence_length)
     most = jnp.where(rung >= gates.SEVERAL, config.imagined_steps, 1)
     imagined = imagine(imagination_of(parts), params, trajectory, hidden, most, key)
+    played = in_the_game(trajectory.steps, parts.seats)
     if parts.company is not None:  # who follows orders does not imagine what it would do if it were free
-        free = is_free(trajectory.steps, parts.seats)
-        imagined = dataclasses.replace(imagined, counts=imagined.counts & free[..., None])
+        played = is_free(trajectory.steps, parts.seats)
+        imagined = dataclasses.replace(imagined, counts=imagined.counts & played[..., None])
     share = jnp.where(rung >= gates.ONE, 1.0 - config.real_share, 0.0)
     use = Use(share, config.doubt, config.critic_data == "both", standardiser(config))
     length = trajectory.steps.before.first.shape[0]
     rows = imagined_rows(parts.policy, params["policy"], imagined, use, length)
-    return Beside(rows, share), _figures(parts, trajectory, imagined) | {
+    reward = trajectory.steps.after.reward[..., parts.policy.index]
+    return Beside(rows, share), _figures(imagined, reward, played) | {
         "imagination/rung": rung.astype(jnp.float32),
         "imagination/share": share,
         "imagination/steps": most.astype(jnp.float32),
@@ -96,14 +98,15 @@ def hidden_of(parts: Parts, params: PyTree, trajectory: Trajectory, length: int)
     return read_rounds(parts.reader, params["policy"], trajectory, memory, reading, length)
 
 
-def _figures(parts: Parts, trajectory: Trajectory, imagined: Imagined) -> Metrics:
-    """Of every seat, over the rows that it imagined, with what it was really paid beside them."""
-    steps, index = trajectory.steps, parts.policy.index
-    paid, played = steps.after.reward[..., index], (steps.before.active[..., index], (0, 1))
+def _figures(
+    imagined: Imagined, reward: Float[Array, "time env seat"], played: Bool[Array, "time env seat"]
+) -> Metrics:
+    """Of every seat, over the rows that it imagined, with what it was really paid at the moments from which
+    it did."""
     returns, rows = imagined.value + imagined.advantage, (imagined.counts, (0, 1, 3))
     return {
-        "real/reward": masked_mean(paid, *played),
-        "real/reward_std": _deviation(paid, *played),
+        "real/reward": masked_mean(reward, played, (0, 1)),
+        "real/reward_std": _deviation(reward, played, (0, 1)),
         "imagined/reward": masked_mean(imagined.reward, *rows),
         "imagined/reward_std": _deviation(imagined.reward, *rows),
         "imagined/doubt": masked_mean(imagined.doubt, *rows),

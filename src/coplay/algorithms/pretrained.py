@@ -10,9 +10,17 @@ import jax.numpy as jnp
 
 from coplay.algorithms.hop_plus_parts import Parts
 from coplay.algorithms.readers import OTHERS
+from coplay.algorithms.sharing import PER_AGENT
 from coplay.errors import BadInput
 from coplay.training.part_folder import PartFolder
 from coplay.types import PyTree, Seated
+
+# What decides a part's shapes: its names in `coplay pretrain`, and here.
+SHAPES = {
+    "vae": {"hidden": "prior_hidden", "subgoal": "subgoal_size"},
+    "moa": {"hidden": "model_hidden", "subgoal": "subgoal_size", "pay": "pay"},
+    "world": {"hidden": "world_hidden", "members": "world_members"},
+}
 
 
 def with_pretrained(parts: Parts, params: PyTree) -> PyTree:
@@ -24,7 +32,8 @@ def with_pretrained(parts: Parts, params: PyTree) -> PyTree:
     if config.models_from:
         sharing = parts.policy.sharing
         weights = sharing.weights(params["policy"])
-        like = jax.tree.map(lambda x: x[0, 0], weights[OTHERS])  # of one seat's model of one co-player
+        axes = 2 if sharing is PER_AGENT else 1  # of one seat's, or the seats' common, model of one co-player
+        like = jax.tree.map(lambda x: jnp.zeros(x.shape[axes:], x.dtype), weights[OTHERS])
         model = _loaded(config.models_from, "moa", _one(like), _first)
         everyone = jax.tree.map(lambda x, like: jnp.broadcast_to(x, like.shape), model, weights[OTHERS])
         merged = weights | {OTHERS: everyone}
@@ -52,4 +61,9 @@ def _loaded(path: str, kind: str, like: PyTree, taken: Callable[[PyTree], PyTree
     try:
         return taken(folder.best_weights(like))
     except BadInput as error:
-        raise BadInput(f"{path} does not fit what this experiment needs of a {kind}: {error}") from error
+        made = {name: x for name, x in folder.said["settings"].items() if name in SHAPES[kind]}
+        told = ", ".join(f"{SHAPES[kind][name]}={value!r}" for name, value in made.items())
+        raise BadInput(
+            f"{path} does not fit what this experiment needs of a {kind}: {error}; "
+            f"{path} was made as this experiment has it with {told}"
+        ) from error

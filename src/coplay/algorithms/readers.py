@@ -3,7 +3,8 @@
 A seat has two networks for each co-player, in the order they sit after it, or two for any of them
 (`opponents/subgoals.py`): one reads the co-player's rows of the episode and says where its subgoal may be,
 the other says what it does next, given that. Both may also go by what was kept of earlier episodes
-(`opponents/kept.py`). How they learn: `subgoal_stage.py`.
+(`opponents/kept.py`). What a subgoal says of its player's next pay is a reading of its own. How they learn:
+`subgoal_stage.py`.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""How subgoals and models of co-players are learned: from what the others then did, and from nothing else.
+"""How subgoals and models of co-players are learned: from what the others then did, and what it paid them.
 
 The networks are those of `readers.py`. Only steps of players still in the game count. Subgoals may also have
 to foretell moves some steps later and what the player is paid next, so that they say what it is after. A
@@ -28,7 +28,7 @@ from coplay.algorithms.readers import (
     with_kept,
 )
 from coplay.diagnostics import gates
-from coplay.opponents.balance import action_weights, balanced_surprise
+from coplay.opponents.balance import MOST, balanced_surprise, rarity_weights
 from coplay.opponents.prospects import Prospect, prospects
 from coplay.opponents.subgoals import (
     Subgoal,
@@ -136,7 +136,7 @@ def _weights(steps: Transition, columns: tuple[int, ...]) -> Float[Array, "colum
     actions, active = steps.before.legal.shape[-1], steps.before.active[..., None]
     taken = jnp.where(active, jax.nn.one_hot(steps.decision.action, actions), 0.0)
     count = total(jnp.sum(taken, axis=(0, 1, 2)))
-    weight = action_weights(count / jnp.maximum(jnp.sum(count), 1.0))
+    weight = rarity_weights(count / jnp.maximum(jnp.sum(count), 1.0), MOST)
     return jnp.broadcast_to(weight.reshape(1, 1, -1), (*columns, actions))
 
 

@@ -50,7 +50,7 @@ METRICS: dict[str, str] = {
     "imagined/reward_std": "Deviation of imagined rewards.",
     "imagined/return_std": "Deviation of imagined returns.",
     "imagined/advantage_std": "Deviation of what imagined steps came to beyond the critic's expectation.",
-    "count/samples/imagined": "Imagined rows of a round that count, per agent.",
+    "count/samples/imagined": "Rows an agent imagined in a round, learned from if the share is above 0.",
     "imagined/return": "Mean of imagined reward and value of where it led.",
     "imagined/bias": "How far the critic is above that.",
     "imagined/doubt": "Mean disagreement of the model's members where it was asked.",

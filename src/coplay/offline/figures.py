@@ -2,11 +2,10 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 RIDGE = 1e-4  # per row: columns may add up to others, and beside many rows a fixed ridge is rounded away
-NEWTON = 12  # steps of Newton's method
+STEPS = 300  # of a logistic regression
 SURE = 0.9  # chance at which one may say that a goal is known
 
 
@@ -21,13 +20,6 @@ def confusion_table(
     """How often each class was taken for each, where it counts."""
     pairs = jnp.where(counts, true * classes + told, classes * classes).ravel()
     return jnp.bincount(pairs, length=classes * classes + 1)[:-1].reshape(classes, classes)
-
-
-def rarity(classes: Int[np.ndarray, " row"], num_classes: int, most: float) -> Float[np.ndarray, " class"]:
-    """How much a row counts by its class: the root of how rare that is, up to a limit, 1 on average."""
-    share = np.bincount(classes, minlength=num_classes) / len(classes)
-    times = np.minimum(most, np.sqrt(share.max() / np.maximum(share, 1e-9)))
-    return (times / (times * share).sum()).astype(np.float32)
 
 
 def linear_reading(
@@ -49,23 +41,22 @@ def linear_beliefs(
     learned: Bool[Array, "*rows"],
     num_goals: int,
 ) -> Float[Array, "*rows goal"]:
-    """Chances of goals by logistic regression, fitted by Newton's method where `learned` and a goal is
-    known."""
+    """Chances of goals by logistic regression, fitted where `learned` and a goal is known.
+
+    Newton's steps with the largest curvature there can be in the place of the true one (Böhning's bound): it
+    is the same for all goals and all steps, so that one small matrix is made and solved."""
     weight = (learned & (goal >= 0)).ravel().astype(jnp.float32)
     rows = _standardised(inputs.reshape(goal.size, -1), weight)
     target = jax.nn.one_hot(goal.ravel(), num_goals)
     count = jnp.maximum(jnp.sum(weight), 1.0)
+    curve = 0.5 * (rows * weight[:, None]).T @ rows / count + RIDGE * jnp.eye(rows.shape[1])
+    inverse = jnp.linalg.inv(curve)
 
     def one_step(_, reading: Float[Array, "number goal"]) -> Float[Array, "number goal"]:
-        chance = jax.nn.softmax(rows @ reading, axis=-1)
-        slope = rows.T @ ((chance - target) * weight[:, None]) / count + RIDGE * reading
-        # How the slope changes: for every pair of goals, the rows weighted by how the one moves the other.
-        bend = chance[:, :, None] * (jnp.eye(num_goals)[None] - chance[:, None, :]) * weight[:, None, None]
-        curve = jnp.einsum("rn,rgh,rm->ngmh", rows, bend, rows).reshape(reading.size, reading.size) / count
-        step = jnp.linalg.solve(curve + RIDGE * jnp.eye(reading.size), slope.ravel())
-        return reading - step.reshape(reading.shape)
+        apart = (jax.nn.softmax(rows @ reading, axis=-1) - target) * weight[:, None]
+        return reading - inverse @ (rows.T @ apart / count + RIDGE * reading)
 
-    reading = jax.lax.fori_loop(0, NEWTON, one_step, jnp.zeros((rows.shape[1], num_goals)))
+    reading = jax.lax.fori_loop(0, STEPS, one_step, jnp.zeros((rows.shape[1], num_goals)))
     return jax.nn.softmax(rows @ reading, axis=-1).reshape(*goal.shape, num_goals)
 
 

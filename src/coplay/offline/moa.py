@@ -19,7 +19,7 @@ from coplay.offline.figures import confusion_table, linear_beliefs, mean_over, s
 from coplay.offline.part import Part
 from coplay.offline.pictures import by_class, confusion, shares
 from coplay.opponents import subgoals
-from coplay.opponents.balance import action_weights, balanced_surprise
+from coplay.opponents.balance import MOST, balanced_surprise, rarity_weights
 from coplay.opponents.prospects import Prospect, prospects
 from coplay.opponents.subgoals import SubgoalModel
 from coplay.players.catalogue import make_player
@@ -27,6 +27,7 @@ from coplay.players.scripted import PlayerRows, ScriptedPlayer, bayes_filter
 from coplay.types import Environment, EnvState, Key, PyTree, pytree, stream
 
 LEAST = 1e-9  # chance that a surprise is counted with
+MEDIANS = ("steps to sure/subgoal", "steps to sure/filter")  # figures that are medians
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +56,7 @@ class Lives:
     counts: Bool[Array, "*row time agent"]  # in the game and about to move
     goal: Int[Array, "*row time agent"]
     prospect: Prospect | tuple[()]  # () where it is not asked for
+    weight: Float[Array, "*row action"] | tuple[()]  # of every action, the same in all rows; () for alike
 
 
 def part_of(about: About, config: MoaConfig) -> Part:
@@ -89,8 +91,17 @@ def lives_of(env: Environment, play: Episodes, episodes: Int[np.ndarray, " one"]
         counts=jnp.asarray(counts),
         goal=jnp.asarray(play.goal[episodes, moves]),
         prospect=_prospects(env, play, episodes, moves) if config.pay else (),
+        weight=_weights(env, play, len(episodes)) if config.balanced else (),
     )
     return rows, np.arange(len(episodes))
+
+
+def _weights(env: Environment, play: Episodes, rows: int) -> Float[Array, "row action"]:
+    """By how often each action is taken in the whole file."""
+    taken = np.bincount(play.action[play.active & play.is_move[..., None]], minlength=env.num_actions)
+    return jnp.broadcast_to(
+        rarity_weights(jnp.asarray(taken / taken.sum()), MOST)[None], (rows, env.num_actions)
+    )
 
 
 def _prospects(env: Environment, play: Episodes, episodes: Int[np.ndarray, " one"], moves: slice) -> Prospect:
@@ -109,14 +120,13 @@ def loss(model: SubgoalModel, weights: PyTree, rows: Lives, key: Key, config: Mo
     and at what was paid; and what was said about subgoals."""
     seen, legal, subgoal = _read(model, weights, rows)
     supposed = subgoals.drawn(subgoal, stream(key, "subgoal"))
-    weight = _action_weights(rows, legal.shape[-1]) if config.balanced else None
     told = subgoals.log_chances(model, weights, seen, legal, supposed)
-    surprise = jnp.where(rows.counts, _surprise(told, rows.action, weight), 0.0)
+    surprise = jnp.where(rows.counts, _surprise(told, rows), 0.0)
     if config.ahead:
         steps = jax.random.randint(stream(key, "ahead"), rows.counts.shape[:1], 1, config.ahead + 1)
         earlier, follows = subgoals.some_steps_before(supposed, rows.counts, _is_first(rows), steps)
         told = subgoals.log_chances(model, weights, seen, legal, earlier)
-        surprise += jnp.where(follows & rows.counts, _surprise(told, rows.action, weight), 0.0)
+        surprise += jnp.where(follows & rows.counts, _surprise(told, rows), 0.0)
     if rows.prospect:
         at_pay = -_of_action(subgoals.pay_chances(model, weights, supposed), rows.prospect.paid)
         surprise += config.pay * jnp.where(rows.counts & rows.prospect.is_known, at_pay, 0.0)
@@ -124,16 +134,10 @@ def loss(model: SubgoalModel, weights: PyTree, rows: Lives, key: Key, config: Mo
     return jnp.sum(surprise + config.divergence * said, axis=(1, 2))
 
 
-def _surprise(told: Float[Array, "*row action"], action: Int[Array, "*row"], weight: Array | None):
-    return -_of_action(told, action) if weight is None else balanced_surprise(told, action, weight)
-
-
-def _action_weights(rows: Lives, num_actions: int) -> Float[Array, " action"]:
-    """By the actions in these rows."""
-    taken = jnp.sum(
-        jnp.where(rows.counts[..., None], jax.nn.one_hot(rows.action, num_actions), 0.0), (0, 1, 2)
-    )
-    return action_weights(taken / jnp.maximum(jnp.sum(taken), 1.0))
+def _surprise(told: Float[Array, "row time agent action"], rows: Lives) -> Float[Array, "row time agent"]:
+    if isinstance(rows.weight, tuple):
+        return -_of_action(told, rows.action)
+    return balanced_surprise(told, rows.action, rows.weight[0])
 
 
 def _is_first(rows: Lives) -> Bool[Array, "row time"]:

@@ -51,6 +51,9 @@ PARTS = {
     ),
 }
 
+EARLIER = {"pay": 0.0}  # settings of parts that were made before there was a choice
+MEDIANS = moa.MEDIANS  # figures that are medians
+
 Say = Callable[[str], None]
 
 
@@ -125,7 +128,8 @@ def evaluate(path: str | Path, data: str | Path, kind: str | None = None) -> dic
     about, play = play_of(data, path, folder.said["play"]["game"], folder.said["play"]["options"])
     config_type = PARTS[folder.kind].config
     names = field_types(config_type)
-    said = {name: value for name, value in folder.said["settings"].items() if name in names}
+    said = EARLIER | folder.said["settings"]
+    said = {name: value for name, value in said.items() if name in names}
     part = PARTS[folder.kind].make(about, from_table(config_type, said, lambda key: ""))
     weights = folder.best_weights(_members(part, 0))
     return mean_figures(part, jax.tree.map(lambda x: x[None], weights), play)
@@ -151,7 +155,12 @@ def mean_figures(part: Part, weights: PyTree, play: dataset.Episodes) -> dict[st
         return jax.lax.map(lambda one: part.judge(one, rows, key), weights)
 
     figures = jax.device_get(jax.jit(judge)(weights, rows, stream(jax.random.key(0), "judge")))
-    return {name: float(np.mean(each, dtype=float)) for name, each in figures.items() if each.ndim == 1}
+    return {name: _over_models(name, each) for name, each in figures.items() if each.ndim == 1}
+
+
+def _over_models(name: str, each: np.ndarray) -> float:
+    """The mean; of medians the median, for one that is infinite would hide the others."""
+    return float((np.median if name in MEDIANS else np.mean)(each.astype(float)))
 
 
 def settings_of(kind: str, options: dict[str, str]) -> tuple[Training, Any]:

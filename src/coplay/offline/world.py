@@ -21,9 +21,10 @@ from coplay.nets.world_fit import (
     surprises,
 )
 from coplay.offline.dataset import About, Episodes
-from coplay.offline.figures import confusion_table, mean_over, rarity
+from coplay.offline.figures import confusion_table, mean_over
 from coplay.offline.part import Part
 from coplay.offline.pictures import confusion, frames, shares
+from coplay.opponents.balance import rarity_weights
 from coplay.types import Board, Environment, Key, PyTree, pytree, stream
 
 RAREST = 30.0  # the most that a row with a rare reward counts
@@ -88,7 +89,8 @@ def _rarity(world: World, play: Episodes) -> Float[Array, " value"]:
     values = np.array(world.reward_values, np.float32)
     paid = play.reward[play.active & play.is_move[..., None]]
     place = np.abs(paid[:, None] - values[None]).argmin(axis=1)
-    return jnp.asarray(rarity(place, len(values), RAREST))
+    share = np.bincount(place, minlength=len(values)) / len(place)
+    return rarity_weights(jnp.asarray(share), RAREST)
 
 
 # --- figures -------------------------------------------------------------------------------------

@@ -9,13 +9,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-MOST = 5.0  # times that the rarest action may count as often as the commonest
+MOST = 5.0  # how many times as much as the commonest action the rarest may count
 
 
-def action_weights(share: Float[Array, " action"]) -> Float[Array, " action"]:
-    """By how often each action is taken: the root of how rare that is, up to MOST, 1 on average."""
-    times = jnp.minimum(MOST, jnp.sqrt(jnp.max(share) / jnp.maximum(share, 1e-9)))
-    return times / jnp.maximum(jnp.sum(times * share), 1e-9)
+def rarity_weights(share: Float[Array, " kind"], most: float) -> Float[Array, " kind"]:
+    """By how often each kind occurs: the root of how rare that is, up to `most`, 1 on average; 1 for each
+    where nothing has occurred."""
+    times = jnp.minimum(most, jnp.sqrt(jnp.max(share) / jnp.maximum(share, 1e-9)))
+    mean = jnp.sum(times * share)
+    return jnp.where(mean > 0, times / jnp.maximum(mean, 1e-9), 1.0)
 
 
 def balanced_surprise(

@@ -16,7 +16,7 @@ NO_PAY = 1e-6  # rewards nearer to 0 than this are none
 @pytree
 class Prospect:
     paid: Int[Array, "*batch agent"]  # a place among the game's rewards; after the last of them: none to come
-    is_known: Bool[Array, "*batch agent"]  # false where the rows end before it shows
+    is_known: Bool[Array, "*batch agent"]  # false where the rows end before it shows: what comes late less
 
 
 def num_prospects(values: tuple[float, ...]) -> int:

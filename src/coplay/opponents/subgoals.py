@@ -44,7 +44,7 @@ def subgoal_model(
     env: Environment, size: int, hidden: tuple[int, ...], kept: int = 0, foretells_pay: bool = False
 ):
     """The model, and a function from a key to its weights. Of earlier episodes `kept` numbers are told to
-    both networks, last in what they read."""
+    "infer" and "act", last in what they read."""
     inputs = env.observation_size + env.num_actions + len(env.goals.names) * env.goals.features
 
     def build(key: Key) -> dict[str, Any]:
