@@ -31,6 +31,7 @@ SMALL = {
     "hop_plus.prior_hidden": (8, 8),
     "hop_plus.world_hidden": (8,),
     "hop_plus.world_members": 2,
+    "hop_plus.pay": 1.0,
     "hop_plus.minibatches": 2,
 }
 
@@ -101,10 +102,25 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(
     assert not (tmp_path / "run").exists()
 
 
-def test_other_widths_are_refused_in_a_sentence(parts):
-    given = with_overrides(experiment(world_from=parts["world"]), {"hop_plus.world_hidden": (16,)})
-    with pytest.raises(BadInput, match="does not fit what this experiment needs of a world"):
+@pytest.mark.parametrize(
+    ("setting", "kind", "changes", "advice"),
+    [
+        ("world_from", "world", {"hop_plus.world_hidden": (16,)}, r"world_hidden=\[8\], world_members=2"),
+        ("models_from", "moa", {"hop_plus.pay": 0.0}, r"subgoal_size=4, pay=1.0"),
+    ],
+)
+def test_other_shapes_are_refused_with_the_settings_that_fit(parts, setting, kind, changes, advice):
+    given = with_overrides(experiment(**{setting: parts[kind]}), changes)
+    with pytest.raises(BadInput, match=f"does not fit what this experiment needs of a {kind}.*{advice}"):
         started(given)
+
+
+def test_seats_that_share_weights_begin_with_models_too(parts):
+    given = with_overrides(experiment(models_from=parts["moa"]), {"hop_plus.parameters": "shared"})
+    readers = started(given)["policy"].common["group"][OTHERS]  # [seed, other, ...]
+    one = jax.tree.map(lambda x: x[0, 0][None], readers)
+    for own, theirs in zip(jax.tree.leaves(readers), saved(parts["moa"], one), strict=True):
+        assert_array_equal(own, np.broadcast_to(theirs[0], own.shape))
 
 
 def test_a_run_goes_on_without_the_folders_it_began_with(parts, tmp_path):

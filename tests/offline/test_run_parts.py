@@ -143,7 +143,8 @@ def judged_one_by_one(readers, places, data):
 
 
 def mean_of(each):
-    return {name: np.mean([figures[name] for figures in each]) for name in each[0]}
+    over = {name: np.median if name in pretrain.MEDIANS else np.mean for name in each[0]}
+    return {name: over[name]([figures[name] for figures in each]) for name in each[0]}
 
 
 def test_seeds_are_judged_together_unless_one_is_named(two_seeds, strangers, capsys):
@@ -197,7 +198,7 @@ def test_what_a_run_has_learned_beside_scripted_players_is_judged_and_its_prior_
 # --- refused -------------------------------------------------------------------------------------
 
 NO_WORLD = {"hop_plus.world": "none", "hop_plus.real_share": 1.0}
-NO_READERS = {"hop_plus.subgoals": "none"}
+NO_READERS = {"hop_plus.subgoals": "none", "hop_plus.pay": 0.0}
 
 
 @pytest.mark.parametrize(
