@@ -110,7 +110,6 @@ def test_whoever_reads_pay_sees_chances_and_nothing_of_who_has_left():
         ({"reads": "pay", "pay": 1.0, "prior": "parts/vae"}, "reads='subgoals'"),
         ({"pay": -1.0}, "at least 0"),
         ({"reads": "pay", "pay": 1.0, "policy_reads": False}, "set policy_reads=true"),
-        ({"subgoals": "none", "others": "policies", "model_of": "any"}, "about subgoals"),
         ({"ahead": 10}, "reaches over sequences of 10 steps"),
     ],
 )

@@ -198,7 +198,7 @@ def test_what_a_run_has_learned_beside_scripted_players_is_judged_and_its_prior_
 # --- refused -------------------------------------------------------------------------------------
 
 NO_WORLD = {"hop_plus.world": "none", "hop_plus.real_share": 1.0}
-NO_READERS = {"hop_plus.subgoals": "none", "hop_plus.pay": 0.0}
+NO_READERS = {"hop_plus.subgoals": "none"}
 
 
 @pytest.mark.parametrize(

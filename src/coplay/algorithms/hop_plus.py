@@ -70,11 +70,12 @@ def hop_plus(env: Environment, seats: tuple[int, ...], config: HOPPlusConfig, ru
 
 def _refuse(env: Environment, seats: tuple[int, ...], config: HOPPlusConfig, run: Plan) -> None:
     learning_reward(config.learning_reward, config.team_share)
-    if (config.subgoals == "inferred" or config.ordered_games > 0) and env.goals.look is None:
+    reads = config.subgoals == "inferred"
+    if (reads or config.ordered_games > 0) and env.goals.look is None:
         raise BadInput(f"hop_plus reads how near things are; set observation='entities' for {env.name}")
-    if config.pay and env.reward_values is None:
+    if reads and config.pay and env.reward_values is None:
         raise BadInput(f"{env.name} does not say which rewards it can pay: set pay=0")
-    if config.ahead >= run.sequence_length:
+    if reads and config.ahead >= run.sequence_length:
         raise BadInput(
             f"ahead={config.ahead} reaches over sequences of {run.sequence_length} steps: set a smaller ahead"
         )

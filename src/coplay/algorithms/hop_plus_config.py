@@ -85,8 +85,9 @@ class HOPPlusConfig(PPOConfig, SearchSettings, CompanySettings):
             raise ValueError("orders are carried out by each seat's own weights: set parameters='per_agent'")
         if self.ordered_games > 0 and self.imagines and self.others == "policies":
             raise ValueError("who follows orders does not act by its policy: set others='models'")
-        if self.subgoals == "none":
-            self._refuse_settings_of_subgoals()
+        for name in ("prior", "models_from", "between", "goal_gate"):
+            if self.subgoals == "none" and getattr(self, name) not in ("", "none"):
+                raise ValueError(f"{name} is about subgoals: set subgoals='inferred'")
         if self.reads == "pay" and not self.policy_reads:
             raise ValueError("reads='pay' says what the policy reads: set policy_reads=true")
         if self.reads == "pay" and self.pay == 0:
@@ -107,13 +108,6 @@ class HOPPlusConfig(PPOConfig, SearchSettings, CompanySettings):
             raise ValueError("to imagine takes a world: set world='learned' or 'game', or real_share=1")
         if self.imagines and self.others == "models" and self.subgoals == "none":
             raise ValueError("others='models' takes subgoals='inferred'; or set others='policies'")
-
-    def _refuse_settings_of_subgoals(self) -> None:
-        named = ("prior", "models_from", "between", "goal_gate", "ahead", "pay", "reads", "model_of")
-        usual = {field.name: field.default for field in dataclasses.fields(self)}
-        for name in (*named, "model_balanced"):
-            if getattr(self, name) != usual[name]:
-                raise ValueError(f"{name} is about subgoals: set subgoals='inferred'")
 
     @property
     def imagines(self) -> bool:
