@@ -9,9 +9,9 @@ VALUES = (0.0, 1.0, 5.0)
 NONE = 3  # to come
 
 
-def told(reward, is_over):
+def told(reward, is_over, is_cut=(False,) * 4):
     """Of one player, step by step: its prospect, and whether it is known."""
-    found = prospects(jnp.array(reward)[:, None], jnp.array(is_over)[:, None], VALUES)
+    found = prospects(*(jnp.array(x)[:, None] for x in (reward, is_over, is_cut)), VALUES)
     return np.asarray(found.paid)[:, 0].tolist(), np.asarray(found.is_known)[:, 0].tolist()
 
 
@@ -34,3 +34,8 @@ def test_rewards_that_come_again_and_again_are_told_one_after_the_other():
 
 def test_none_to_come_is_a_prospect_of_its_own():
     assert num_prospects(VALUES) == NONE + 1
+
+
+def test_what_would_have_come_after_a_cut_is_not_known_though_the_next_game_pays():
+    _, is_known = told([1.0, 0.0, 0.0, 5.0], [False] * 4, [False, False, True, False])
+    assert is_known == [True, False, False, True]

@@ -144,7 +144,8 @@ def _prospects(reader: Readers, steps: Transition) -> Prospect:
     """What every co-player is paid next, as far as the round tells."""
     values, after = reader.model.env.reward_values, steps.after
     assert values is not None, "the game has been refused otherwise"
-    told = prospects(after.reward, after.terminated | after.truncated[..., None], values)
+    cut = jnp.broadcast_to(after.truncated[..., None], after.reward.shape)
+    told = prospects(after.reward, after.terminated, cut, values)
     return jax.tree.map(lambda x: x[:, :, reader.others], told)
 
 

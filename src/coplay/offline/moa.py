@@ -108,7 +108,7 @@ def _prospects(env: Environment, play: Episodes, episodes: Int[np.ndarray, " one
     """[row, time, agent]."""
     assert env.reward_values is not None, "the game has been refused otherwise"
     reward, left = (jnp.moveaxis(jnp.asarray(x[episodes, moves]), 1, 0) for x in (play.reward, play.left))
-    told = prospects(reward, left, env.reward_values)
+    told = prospects(reward, left, jnp.zeros_like(left), env.reward_values)
     return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1), told)
 
 

@@ -24,17 +24,21 @@ def num_prospects(values: tuple[float, ...]) -> int:
 
 
 def prospects(
-    reward: Float[Array, "time *batch"], is_over: Bool[Array, "time *batch"], values: tuple[float, ...]
+    reward: Float[Array, "time *batch"],
+    is_over: Bool[Array, "time *batch"],
+    is_cut: Bool[Array, "time *batch"],
+    values: tuple[float, ...],
 ) -> Prospect:
-    """`is_over`: with this step the player left, or the game ended."""
+    """`is_over`: with this step the player left, or the game ended; `is_cut`: nobody watched on, so that what
+    would have come is not known."""
     apart = jnp.abs(reward[..., None] - jnp.asarray(values).reshape((1,) * reward.ndim + (-1,)))
     is_paid, place = jnp.abs(reward) > NO_PAY, jnp.argmin(apart, axis=-1).astype(jnp.int32)
 
     def one_step(following: Prospect, step):
-        is_paid, place, is_over = step
+        is_paid, place, is_over, is_cut = step
         later = jnp.where(is_over, len(values), following.paid)
-        told = Prospect(jnp.where(is_paid, place, later), is_paid | is_over | following.is_known)
+        told = Prospect(jnp.where(is_paid, place, later), is_paid | is_over | (following.is_known & ~is_cut))
         return told, told
 
     unknown = Prospect(jnp.full(reward.shape[1:], len(values), jnp.int32), jnp.zeros(reward.shape[1:], bool))
-    return jax.lax.scan(one_step, unknown, (is_paid, place, is_over), reverse=True)[1]
+    return jax.lax.scan(one_step, unknown, (is_paid, place, is_over, is_cut), reverse=True)[1]
