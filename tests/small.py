@@ -26,7 +26,7 @@ def small(name: str = "ppo_4h1s_4x4", **changes) -> Experiment:
     """A shipped experiment cut down to four updates of 160 steps."""
     algorithm = {"hidden": (8, 8), "minibatches": 2, "epochs": 2}
     experiment = with_overrides(read_experiment(name), SMALL | changes)
-    for section in ("ppo", "mappo", "hop", "hop_plus"):
+    for section in ("ppo", "mappo", "happo", "hyper_mappo", "hop", "hop_plus"):
         if f"{section}.hidden" not in changes and section in _in_play(experiment):
             own = {f"{section}.{key}": value for key, value in algorithm.items()}
             experiment = with_overrides(experiment, own)

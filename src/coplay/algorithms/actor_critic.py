@@ -4,6 +4,7 @@ Everything is laid out as [column, time, seat, ...] when networks read it: a col
 game, and a group of seats that share weights is read together (`sharing.py`).
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,7 +19,19 @@ from coplay.algorithms.losses import log_policy
 from coplay.algorithms.sharing import Sharing, sharing
 from coplay.algorithms.views import View, with_identity
 from coplay.nets import NETWORKS
-from coplay.types import Algorithm, Decision, Environment, Key, Memory, PyTree, Seated, Stage, TimeStep
+from coplay.nets.hyper import Generator, GeneratorShape, Spoken
+from coplay.types import (
+    Algorithm,
+    Decision,
+    Environment,
+    Key,
+    Memory,
+    PyTree,
+    Seated,
+    Stage,
+    TimeStep,
+    stream,
+)
 
 POLICY_GAIN, CRITIC_GAIN = 0.01, 1.0  # of output layers: play starts near uniform
 
@@ -27,13 +40,13 @@ class ActorCritic(NamedTuple):
     """What acting and learning share: networks without weights, views, and whose weights are whose."""
 
     seats: tuple[int, ...]
-    networks: dict[str, Any]  # "policy" and "critic", without their arrays
+    networks: dict[str, Any]  # "policy", "critic" and, if there is one, "generator", without their arrays
     views: dict[str, Callable]  # by the same names: (timestep, notes, seats, params) -> rows
     notice: Callable  # params, memory, timestep -> notes: what a decision is based on beside the timestep
     sharing: Sharing
+    empty: Callable  # num_envs -> memory before anything happened; () where nothing is remembered
     has_memory: bool
     same_view: bool  # policy and critic read the same rows
-    width: int  # of the memory
 
     @property
     def index(self) -> np.ndarray:
@@ -54,25 +67,29 @@ def actor_critic(
     views: dict[str, View],
     notice: Callable = notice_nothing,
     notes: PyTree = (),
+    generated: GeneratorShape | None = None,
 ) -> tuple[ActorCritic, Callable[[Key], Seated]]:
     """The two networks, and a function that initialises their weights for every seat.
 
     `views` say what the policy and the critic read; `notes` are shaped as `notice` would give them for one
-    game, or nothing.
+    game, or nothing. Where the policy is generated, its view makes rows as the generator's context is told.
     """
-    num_names = env.num_agents if settings.parameters == "shared_with_id" else 0
-    sizes = {name: _view_size(view, env, seats, notes) + num_names for name, view in views.items()}
-    build = _builder(env, settings, sizes)
+    num_names = dict.fromkeys(views, env.num_agents if settings.parameters == "shared_with_id" else 0)
+    if generated:
+        num_names["policy"] = generated.context.told.identity
+    sizes = {name: _view_size(view, env, seats, notes) + num_names[name] for name, view in views.items()}
+    build = _builder(env, settings, sizes, generated)
     fresh = build(jax.random.key(0))
+    empty = functools.partial(_empty_memory, fresh, len(seats))
     model = ActorCritic(
         seats=seats,
         networks={name: eqx.partition(network, eqx.is_array)[1] for name, network in fresh.items()},
-        views={name: _told_who(view, num_names) for name, view in views.items()},
+        views={name: _told_who(view, num_names[name]) for name, view in views.items()},
         notice=notice,
         sharing=sharing(settings.parameters),
-        has_memory="gru" in settings.network,
+        empty=empty,
+        has_memory=bool(jax.tree.leaves(jax.eval_shape(lambda: empty(1)))),
         same_view=views["critic"] is views["policy"],
-        width=settings.hidden[-1],
     )
 
     def one_group(key: Key) -> PyTree:
@@ -89,7 +106,7 @@ def actor_critic(
 def as_algorithm(model: ActorCritic, init: Callable, learn: Stage) -> Algorithm:
     return Algorithm(
         init=init,
-        remember=lambda num_envs: _empty_memory(model, num_envs),
+        remember=model.empty,
         act=lambda params, memory, timestep, state, key: act(model, params, memory, timestep, key),
         watch=lambda params, memory, transition: memory,
         learn=learn,
@@ -111,7 +128,9 @@ def _told_who(view: View, num_names: int):
     return look
 
 
-def _builder(env: Environment, settings: Settings, sizes: dict[str, int]):
+def _builder(
+    env: Environment, settings: Settings, sizes: dict[str, int], generated: GeneratorShape | None
+) -> Callable[[Key], dict[str, Any]]:
     """A function from a key to freshly initialised policy and critic, which read rows of these sizes."""
     build = NETWORKS[settings.network]
     planes = env.plane_shape if "cnn" in settings.network else None
@@ -125,19 +144,25 @@ def _builder(env: Environment, settings: Settings, sizes: dict[str, int]):
         policy_key, critic_key = jax.random.split(key)
         options = {"planes": planes, "activation": settings.activation}
         hidden = settings.hidden
-        return {
-            "policy": build(policy_key, sizes["policy"], hidden, env.num_actions, POLICY_GAIN, **options),
-            "critic": build(critic_key, sizes["critic"], hidden, 1, CRITIC_GAIN, **options),
-        }
+        seen = generated.context.told.observation if generated else sizes["policy"]
+        policy = build(policy_key, seen, hidden, env.num_actions, POLICY_GAIN, **options)
+        critic = build(critic_key, sizes["critic"], hidden, 1, CRITIC_GAIN, **options)
+        if generated is None:
+            return {"policy": policy, "critic": critic}
+        generator = Generator(stream(policy_key, "generator"), generated, policy)
+        return {"policy": policy, "critic": critic, "generator": generator}
 
     return networks
 
 
-def _empty_memory(model: ActorCritic, num_envs: int) -> Memory:
-    if not model.has_memory:
-        return ()
-    zeros = jnp.zeros((num_envs, len(model.seats), model.width))
-    return {"policy": zeros, "critic": zeros}
+def _empty_memory(networks: dict[str, Any], num_seats: int, num_envs: int) -> Memory:
+    """Memory of each network, [env, seat, ...]; nothing at all if none has any."""
+
+    def of(network: Any) -> Memory:
+        return network.empty(num_envs, num_seats) if hasattr(network, "empty") else ()
+
+    memory = {"policy": of(networks.get("generator", networks["policy"])), "critic": of(networks["critic"])}
+    return memory if jax.tree.leaves(memory) else ()
 
 
 def memory_of(model: ActorCritic, memory: Memory, name: str) -> Memory:
@@ -158,7 +183,7 @@ def act(
     )
     if model.has_memory:
         critic_memory, _ = read_step(model, "critic", params, memory["critic"], timestep, notes)
-        memory = {"policy": policy_memory, "critic": critic_memory}
+        memory = memory | {"policy": policy_memory, "critic": critic_memory}
     log_all = log_policy(logits, timestep.legal[:, model.index])
     policy = jnp.exp(log_all)
     action = draw_actions(key, params.own["seat"]["identity"], policy)
@@ -212,14 +237,26 @@ def sequences(
     first: Bool[Array, "column time"],
 ):
     """Memory after each step and outputs, both [column, time, seat, ...], starting from `memory`."""
-    network = eqx.combine(model.networks[name], weights[name])
-    if not model.has_memory:
+    if name == "policy" and "generator" in model.networks:
+        return speak(model, weights, memory, inputs, first)[:2]
+    network = network_of(model, weights, name)
+    if not hasattr(network, "run"):
         return memory, network(inputs)
     columns, time, seats = inputs.shape[:3]
     rows = jnp.moveaxis(inputs, 1, 0).reshape(time, columns * seats, -1)
     fresh = jnp.repeat(first.T, seats, axis=1)
     out = network.run(memory.reshape(columns * seats, -1), rows, fresh)
     return tuple(jnp.moveaxis(x.reshape(time, columns, seats, -1), 0, 1) for x in out)
+
+
+def speak(model: ActorCritic, weights: PyTree, memory: Memory, inputs, first) -> Spoken:
+    """The same of a generated policy, and the increments it spoke with."""
+    generator = network_of(model, weights, "generator")
+    return generator.read(network_of(model, weights, "policy"), memory, inputs, first)
+
+
+def network_of(model: ActorCritic, weights: PyTree, name: str) -> Any:
+    return eqx.combine(model.networks[name], weights[name])
 
 
 def peek(

@@ -5,6 +5,7 @@ players that have left are in no loss and no statistic; `terminated` ends a retu
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
@@ -15,10 +16,14 @@ from jaxtyping import Array, Float
 
 from coplay.algorithms import value_scale
 from coplay.algorithms.actor_critic import ActorCritic, actor_critic, as_algorithm, memory_of, sequences
+from coplay.algorithms.additions import Additions, nothing_added
+from coplay.algorithms.drift_watch import drift_watch
+from coplay.algorithms.glance import sample
 from coplay.algorithms.losses import (
     TaughtRows,
     clipped_policy_loss,
     clipped_value_loss,
+    log_policy,
     taught_loss,
     value_errors,
 )
@@ -28,7 +33,7 @@ from coplay.algorithms.value_scale import ValueScale
 from coplay.algorithms.views import View, joint_view, own_view
 from coplay.training.devices import total
 from coplay.training.stages import Fit, fit, in_order
-from coplay.types import Algorithm, Environment, Key, Metrics, PyTree, Stage, Trajectory
+from coplay.types import Algorithm, Environment, Key, Metrics, PyTree, Seated, Stage, Trajectory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +52,7 @@ class PPOConfig:
     value_clip: float | None = 0.2  # of predictions in normalised units; None: unclipped
     huber: float | None = 10.0  # value errors beyond this count in proportion; None: squares
     max_grad_norm: float = 0.5  # of policy and critic each
+    stop_kl: float | None = None  # no further epoch once a policy has moved 1.5 times these nats
     discount: float = 0.99
     trace: float = 0.95  # GAE's lambda
     returns: Literal["gae", "monte_carlo"] = "gae"
@@ -68,6 +74,11 @@ class PPOConfig:
             raise ValueError("advantage_scale='running' is the critic's scale: set value_normalisation=true")
         if not self.hidden or min(self.hidden) < 1:
             raise ValueError(f"hidden={self.hidden} must name at least one width of 1 or more")
+
+    @property
+    def added_terms(self) -> dict[str, float]:
+        """Terms of the loss beside PPO's own, and their weights."""
+        return {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,38 +118,71 @@ def mappo(env: Environment, seats: tuple[int, ...], config: PPOConfig, plan: Pla
 
 
 def ppo_stage(
-    env: Environment, model: ActorCritic, config: PPOConfig, plan: Plan, lesson: Lesson | None = None
+    env: Environment,
+    model: ActorCritic,
+    config: PPOConfig,
+    plan: Plan,
+    lesson: Lesson | None = None,
+    extra: Additions | None = None,
+    learners: Callable | None = None,
 ) -> Stage:
-    """Targets from the round, then a few epochs of descent, every group of seats by itself."""
-    lesson = lesson or usual_lesson(config)
+    """Targets from the round, then a few epochs of descent, every group of seats by itself: all at once, or
+    as `learners(descend, log_prob)` has them."""
+    lesson, extra = lesson or usual_lesson(config), extra or nothing_added(model)
     each, weights_of = model.sharing.map, model.sharing.weights
-    optimiser = _optimiser(config, plan)
+    optimiser = _optimiser(config, plan, extra.rates)
+    watch = drift_watch(env, model, config, lesson, lambda w, batch: _policy_loss(config, extra, w, batch))
     descend = fit(
-        lambda weights, batch: _loss(model, config, weights, batch),
+        lambda weights, batch: _loss(model, config, extra, weights, batch),
         optimiser,
-        Fit(config.epochs, config.minibatches, config.chunk_rows),
+        Fit(config.epochs, config.minibatches, config.chunk_rows, _goes_on(config)),
     )
+
+    def all_at_once(networks, optimisers, batch, count, keys):
+        return each(lambda w, o, b, k: descend(w, o, b, count, k))(networks, optimisers, batch, keys)
+
+    log_prob = functools.partial(_log_prob, extra)
+    descend_all = learners(descend, log_prob) if learners else all_at_once
 
     def init(params):
         networks = _networks(model, weights_of(params))
-        return model.sharing.pack({"optimiser": each(optimiser.init)(networks)}, {})
+        return _learner(model, each(optimiser.init)(networks), watch.init(params), extra.init(params))
 
     def update(params, learner, trajectory: Trajectory, key: Key, beside: Beside | None = None):
         batch, scale, figures = make_batch(
             env, model, config, lesson, plan.sequence_length, params, trajectory
         )
         batch = _mixed(batch, beside, each(value_scale.normalised), scale) if beside else batch
+        state = weights_of(learner).get("extra", ())
+        batch = extra.prepare(params, state, trajectory, batch)
         keys = model.sharing.keys(key, params.own["seat"]["identity"])
         before = weights_of(params)
-        networks, optimiser_state, sums = each(lambda w, o, b, k: descend(w, o, b, _counted, k))(
-            _networks(model, before), weights_of(learner)["optimiser"], batch, keys
+        networks, optimiser_state, sums = descend_all(
+            _networks(model, before), weights_of(learner)["optimiser"], batch, _counted, keys
         )
         figures |= _named(sums) | _counters(config, each(_counted)(batch))
-        learner = model.sharing.pack({"optimiser": optimiser_state}, {})
         weights = before | networks | ({"scale": scale} if "scale" in before else {})
-        return model.sharing.pack(weights, params.own["seat"]), learner, figures
+        after = model.sharing.pack(weights, params.own["seat"])
+        seen = sample(model, params, trajectory, plan.sequence_length)
+        explained, kept = figures["value/explained_variance"], weights_of(learner)["watch"]
+        kept, moved = watch.look(params, after, kept, batch, explained, seen)
+        after, state, more = extra.finish(params, after, state, seen.glance)
+        return after, _learner(model, optimiser_state, kept, state), figures | moved | more
 
     return Stage(init, update)
+
+
+def _learner(model: ActorCritic, optimiser_state: PyTree, watched: PyTree, state: PyTree) -> Seated:
+    own = {"extra": state} if state else {}
+    return model.sharing.pack({"optimiser": optimiser_state, "watch": watched} | own, {})
+
+
+def _goes_on(config: PPOConfig) -> Callable | None:
+    """Whether another epoch is begun: not once policies have moved by half more than they may."""
+    if config.stop_kl is None:
+        return None
+    most = 1.5 * config.stop_kl
+    return lambda sums: _named(sums)["policy/kl"] <= most
 
 
 class Beside(NamedTuple):
@@ -161,25 +205,28 @@ def _networks(model: ActorCritic, weights: PyTree) -> PyTree:
     return {name: weights[name] for name in model.networks}
 
 
-def _optimiser(config: PPOConfig, plan: Plan) -> optax.GradientTransformation:
+def _optimiser(config: PPOConfig, plan: Plan, rates: dict[str, float]) -> optax.GradientTransformation:
     steps = plan.num_updates * config.epochs * config.minibatches
     rate = optax.linear_schedule(config.learning_rate, 0.0, steps) if config.anneal else config.learning_rate
-    return optax.chain(clip_each_part(config.max_grad_norm), optax.adam(rate, eps=1e-5))
+    parts = [clip_each_part(config.max_grad_norm), optax.adam(rate, eps=1e-5)]
+    return optax.chain(*parts, *([scale_parts(rates)] if rates else []))
 
 
-def _loss(model: ActorCritic, config: PPOConfig, weights, batch: Batch) -> tuple[Array, Metrics]:
+def _loss(
+    model: ActorCritic, config: PPOConfig, extra: Additions, weights, batch: Batch
+) -> tuple[Array, Metrics]:
     def read(name: str, inputs) -> Array:
         memory = memory_of(model, batch.memory, name)
         return sequences(model, name, weights, memory, inputs, batch.first)[1]
 
-    logits = read("policy", batch.policy_input)
+    logits, more_terms, more_figures = extra.speak(weights, batch)
     value = read("critic", batch.policy_input if model.same_view else batch.critic_input)[..., 0]
     logits, rows, taught, value, old_value, target, valued = jax.tree.map(
         lambda x: x.reshape(-1, *x.shape[3:]),
         (logits, batch.policy, batch.taught, value, batch.value, batch.target, batch.valued),
     )
     value_loss = clipped_value_loss(value, old_value, target, valued, config.value_clip, config.huber)
-    terms = {"value": value_loss}
+    terms = {"value": value_loss} | more_terms
     decided = {}
     if isinstance(taught, TaughtRows):
         terms["search"] = taught_loss(logits, rows.legal, taught)
@@ -189,11 +236,25 @@ def _loss(model: ActorCritic, config: PPOConfig, weights, batch: Batch) -> tuple
     if isinstance(batch.imagined, ImaginedRows):
         more, figures_there, decided["imagined"] = _imagined_terms(config, read, batch.imagined)
         terms, figures = terms | more, figures | figures_there
+    figures |= more_figures
     loss = sum(weight * terms[name] for name, weight in loss_terms(config).items() if name in terms)
     figures |= {f"{name}/loss": terms[name] for name in ("value", "search") if name in terms}
     decided["policy"] = rows.counts
     figures |= {ROWS + name: jnp.sum(counts, dtype=jnp.float32) for name, counts in decided.items()}
     return jnp.asarray(loss), figures
+
+
+def _policy_loss(config: PPOConfig, extra: Additions, weights: PyTree, batch: Batch) -> Array:
+    """PPO's surrogate alone, as a mean over the rows that count."""
+    logits = extra.speak(weights, batch)[0].reshape(-1, batch.policy.legal.shape[-1])
+    rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[3:]), batch.policy)
+    return clipped_policy_loss(logits, rows, config.clip)[0] / jnp.maximum(jnp.sum(rows.counts), 1)
+
+
+def _log_prob(extra: Additions, weights: PyTree, batch: Batch) -> Float[Array, "column time seat"]:
+    """Of the actions taken, under these weights."""
+    log_all = log_policy(extra.speak(weights, batch)[0], batch.policy.legal)
+    return jnp.take_along_axis(log_all, batch.policy.action[..., None], axis=-1)[..., 0]
 
 
 def _imagined_terms(config: PPOConfig, read: Callable, rows: ImaginedRows):
@@ -217,6 +278,7 @@ def loss_terms(config: PPOConfig) -> dict[str, float]:
     terms |= {"search": getattr(config, "search_weight", 0.0)}
     if getattr(config, "real_share", 1.0) < 1:
         terms |= {"imagined": 1.0, "imagined_value": config.value_weight}
+    terms |= config.added_terms
     return {name: weight for name, weight in terms.items() if weight}
 
 
@@ -226,7 +288,8 @@ def _counted(batch: Batch) -> Float[Array, ""]:
 
 def _named(sums: Metrics) -> Metrics:
     """Figures of policy and search per row that each decided; gradients by the network they move."""
-    names = {"grad_norm/policy": "policy/grad_norm", "grad_norm/critic": "value/grad_norm"}
+    names = {"grad_norm/critic": "value/grad_norm", "epochs": "policy/epochs"}
+    names |= {f"grad_norm/{part}": f"{part}/grad_norm" for part in ("policy", "generator")}
 
     def per_row(name: str) -> Array:
         share = sums.get(ROWS + name.partition("/")[0])  # of the rows that teach anything
@@ -240,6 +303,18 @@ def _counters(config: PPOConfig, samples: Float[Array, "*group"]) -> Metrics:
         "count/updates/policy": jnp.full_like(samples, config.epochs * config.minibatches),
         "count/samples/policy": total(samples) * config.epochs,
     }
+
+
+def scale_parts(rates: dict[str, float]) -> optax.GradientTransformation:
+    """Steps of the named networks times these numbers."""
+
+    def scale(updates, state, params=None):
+        def one(name: str, part: PyTree) -> PyTree:
+            return jax.tree.map(lambda x: x * rates[name], part) if name in rates else part
+
+        return {name: one(name, part) for name, part in updates.items()}, state
+
+    return optax.GradientTransformation(lambda params: optax.EmptyState(), scale)
 
 
 def clip_each_part(most: float) -> optax.GradientTransformation:

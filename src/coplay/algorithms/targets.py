@@ -55,6 +55,7 @@ class Batch:
     first: Bool[Array, "*columns"]
     memory: Memory
     imagined: ImaginedRows | tuple[()] = ()
+    beside: PyTree = ()  # what terms beside PPO's own read (algorithms/additions.py)
 
 
 class Round(NamedTuple):

@@ -171,7 +171,11 @@ def _has_memory(experiment: Experiment) -> bool:
 
 def _reads_sequences(config: Any) -> bool:
     """Whether something in it is trained through time."""
-    return "gru" in config.network or getattr(config, "subgoals", "none") != "none"
+    return (
+        "gru" in config.network
+        or getattr(config, "subgoals", "none") != "none"
+        or getattr(config, "moves_in_time", False)
+    )
 
 
 def _evaluation(env: Environment, config: EvaluationConfig, algorithm: Algorithm):

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from coplay.algorithms import ALGORITHMS
+from coplay.algorithms.happo import HAPPOConfig
 from coplay.algorithms.hop_config import HOPConfig
 from coplay.algorithms.hop_plus_config import HOPPlusConfig
+from coplay.algorithms.hyper_config import HyperMAPPOConfig
 from coplay.algorithms.ppo import MAPPOConfig, PPOConfig
 from coplay.envs import option_names
 from coplay.errors import BadInput, UnknownSetting, nearest
@@ -94,6 +96,8 @@ class Experiment:
     saving: SavingConfig = SavingConfig()
     ppo: PPOConfig = PPOConfig()
     mappo: MAPPOConfig = MAPPOConfig()
+    happo: HAPPOConfig = HAPPOConfig()
+    hyper_mappo: HyperMAPPOConfig = HyperMAPPOConfig()
     hop: HOPConfig = HOPConfig()
     hop_plus: HOPPlusConfig = HOPPlusConfig()
 

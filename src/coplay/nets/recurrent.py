@@ -1,4 +1,4 @@
-"""A gated recurrent network: an encoder, a GRU whose memory restarts with each episode, a linear head."""
+"""Memory that restarts with each episode: cells, and a network of an encoder, a GRU and a linear head."""
 
 import math
 
@@ -27,6 +27,10 @@ class GRU(eqx.Module):
         self.from_memory = jnp.concatenate(square, axis=1)
         self.head = Linear(keys[4], width, outputs, output_gain)
 
+    def empty(self, *shape: int) -> Float[Array, "*shape hidden"]:
+        """Memory before anything has happened."""
+        return jnp.zeros((*shape, self.from_memory.shape[0]))
+
     def run(
         self,
         memory: Float[Array, "row hidden"],
@@ -47,12 +51,17 @@ class GRU(eqx.Module):
     def remember(
         self, memory: Float[Array, "row hidden"], drive: Float[Array, "row gates"]
     ) -> Float[Array, "row hidden"]:
-        reset_in, update_in, new_in = jnp.split(drive, 3, axis=-1)
-        reset_kept, update_kept, new_kept = jnp.split(memory @ self.from_memory, 3, axis=-1)
-        reset = jax.nn.sigmoid(reset_in + reset_kept)
-        update = jax.nn.sigmoid(update_in + update_kept)
-        proposal = jnp.tanh(new_in + reset * new_kept)
-        return (1.0 - update) * proposal + update * memory
+        return _gated(memory, drive, memory @ self.from_memory)
+
+
+def _gated(memory: Array, drive: Array, kept: Array) -> Array:
+    """A GRU's next memory, from what the row and what the memory say to its gates."""
+    reset_in, update_in, new_in = jnp.split(drive, 3, axis=-1)
+    reset_kept, update_kept, new_kept = jnp.split(kept, 3, axis=-1)
+    reset = jax.nn.sigmoid(reset_in + reset_kept)
+    update = jax.nn.sigmoid(update_in + update_kept)
+    proposal = jnp.tanh(new_in + reset * new_kept)
+    return (1.0 - update) * proposal + update * memory
 
 
 def gru(key: Key, inputs: int, hidden: tuple[int, ...], outputs: int, output_gain: float,
@@ -65,3 +74,48 @@ def gru(key: Key, inputs: int, hidden: tuple[int, ...], outputs: int, output_gai
     else:
         encoder = CNN(encoder_key, inputs, hidden[:-1], width, gain, planes, activation)
     return GRU(gru_key, encoder, width, outputs, output_gain)
+
+
+class Cell(eqx.Module):
+    """A GRU or an LSTM by itself: rows in, what it says of them out. An LSTM's memory is hidden | cell."""
+
+    from_input: Linear
+    from_memory: Float[Array, "hidden gates"]
+    width: int = eqx.field(static=True)
+    kind: str = eqx.field(static=True)  # gru or lstm
+
+    def __init__(self, key: Key, kind: str, inputs: int, width: int):
+        gates = {"gru": 3, "lstm": 4}[kind]
+        input_key, *memory_keys = jax.random.split(key, 1 + gates)
+        self.from_input = Linear(input_key, inputs, gates * width, 1.0)
+        self.from_memory = jnp.concatenate([orthogonal(k, width, width, 1.0) for k in memory_keys], axis=1)
+        self.width, self.kind = width, kind
+
+    @property
+    def memory_width(self) -> int:
+        return self.width if self.kind == "gru" else 2 * self.width
+
+    def run(
+        self,
+        memory: Float[Array, "row memory"],
+        inputs: Float[Array, "time row feature"],
+        first: Bool[Array, "time row"],
+    ) -> tuple[Float[Array, "time row memory"], Float[Array, "time row hidden"]]:
+        drive = self.from_input(inputs)
+
+        def tick(memory, now):
+            drive, first = now
+            memory = self._remember(jnp.where(first[:, None], 0.0, memory), drive)
+            return memory, memory
+
+        _, remembered = jax.lax.scan(tick, memory, (drive, first))
+        return remembered, remembered[..., : self.width]
+
+    def _remember(self, memory: Array, drive: Array) -> Array:
+        kept = memory[:, : self.width] @ self.from_memory
+        if self.kind == "gru":
+            return _gated(memory, drive, kept)
+        write, forget, new, speak = jnp.split(drive + kept, 4, axis=-1)
+        # Forgetting starts slowly: a bias of 1, as is usual.
+        cell = jax.nn.sigmoid(forget + 1.0) * memory[:, self.width :] + jax.nn.sigmoid(write) * jnp.tanh(new)
+        return jnp.concatenate([jax.nn.sigmoid(speak) * jnp.tanh(cell), cell], axis=-1)

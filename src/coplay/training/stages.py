@@ -51,6 +51,7 @@ class Fit(NamedTuple):
     epochs: int
     minibatches: int  # at most: as many as cut the columns evenly
     chunk_rows: int
+    goes_on: Callable[[Metrics], jax.Array] | None = None  # figures of a whole epoch -> is another one begun?
 
 
 def fit(
@@ -76,11 +77,29 @@ def fit(
             sums |= {f"grad_norm/{name}": optax.global_norm(part) for name, part in gradient.items()}
             return (optax.apply_updates(weights, updates), optimiser_state), sums
 
+        if plan.goes_on:
+            return _until(plan.goes_on, one_minibatch, (weights, optimiser_state), minibatches, plan.epochs)
         indices = jnp.tile(jnp.arange(minibatches), plan.epochs)
         (weights, optimiser_state), sums = jax.lax.scan(one_minibatch, (weights, optimiser_state), indices)
         return weights, optimiser_state, jax.tree.map(jnp.mean, sums)
 
     return descend
+
+
+def _until(goes_on: Callable, one_minibatch: Callable, start: tuple, minibatches: int, epochs: int):
+    """The same, with no further epoch once one's figures say so; figures are of the epochs that counted."""
+
+    def one_epoch(carry, _):
+        now, going = carry
+        after, sums = jax.lax.scan(one_minibatch, now, jnp.arange(minibatches))
+        sums = jax.tree.map(jnp.mean, sums)
+        now = jax.tree.map(lambda new, old: jnp.where(going, new, old), after, now)
+        return (now, going & goes_on(sums)), (sums, going)
+
+    (now, _), (sums, counted) = jax.lax.scan(one_epoch, (start, jnp.bool_(True)), None, length=epochs)
+    share = counted / jnp.sum(counted)
+    figures = jax.tree.map(lambda x: jnp.sum(jnp.where(counted, x, 0.0) * share), sums)
+    return *now, figures | {"epochs": jnp.sum(counted, dtype=jnp.float32)}
 
 
 def _cut(batch: PyTree, plan: Fit, key: Key) -> tuple[PyTree, int, int]:

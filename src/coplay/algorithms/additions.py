@@ -1,0 +1,34 @@
+"""What a policy's learning may have beside PPO's own terms, and where in a round each part of it is asked."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from coplay.algorithms.actor_critic import ActorCritic, memory_of, sequences
+from coplay.algorithms.glance import Glance
+from coplay.algorithms.targets import Batch
+from coplay.types import PyTree, Seated, Trajectory
+
+
+class Additions(NamedTuple):
+    begin: Callable[[Seated], Seated]  # fresh weights -> with what else is kept beside them
+    init: Callable[[Seated], PyTree]  # weights -> state of its own, () for none
+    prepare: Callable[[Seated, PyTree, Trajectory, Batch], Batch]  # before the descent: what its terms read
+    speak: Callable[[PyTree, Batch], tuple[Any, dict, dict]]  # weights, chunk -> logits, terms, figures
+    finish: Callable[[Seated, Seated, PyTree, Glance], tuple[Seated, PyTree, dict]]
+    # weights before and after, state, a sample of the round -> weights, state, figures
+    rates: dict[str, float]  # of networks that learn at another rate, as multiples of the policy's
+
+
+def nothing_added(model: ActorCritic) -> Additions:
+    def speak(weights: PyTree, batch: Batch):
+        memory = memory_of(model, batch.memory, "policy")
+        return sequences(model, "policy", weights, memory, batch.policy_input, batch.first)[1], {}, {}
+
+    return Additions(
+        begin=lambda params: params,
+        init=lambda params: (),
+        prepare=lambda params, state, trajectory, batch: batch,
+        speak=speak,
+        finish=lambda before, after, state, seen: (after, state, {}),
+        rates={},
+    )

@@ -1,0 +1,139 @@
+"""How far each update moved the players, measured on a sample of its round (diagnostics/drift.py).
+
+Kept cheap: a quarter of the round at most, and what needs gradients only every tenth update.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from coplay.algorithms.actor_critic import ActorCritic
+from coplay.algorithms.glance import Glance, Sample, glance, in_a_row, policy_at
+from coplay.algorithms.targets import Batch, Lesson, make_batch
+from coplay.diagnostics import drift
+from coplay.training.devices import masked_mean, total
+from coplay.types import Environment, Metrics, PyTree, Seated, Trajectory
+
+Settings = Any  # as in PPOConfig
+
+EVERY = 10  # updates between looks at gradients
+PARTS = 8  # of the sample, whose gradients are compared
+PAIRINGS = 3  # cyclic distances at which players are compared with each other, at most
+
+
+class Watch(NamedTuple):
+    """A look at each update, and what it remembers from one to the next."""
+
+    init: Callable  # weights -> state
+    look: Callable  # weights before and after, state, batch, round, its sample -> state, figures
+
+
+def drift_watch(
+    env: Environment, model: ActorCritic, settings: Settings, lesson: Lesson, loss: Callable
+) -> Watch:
+    """`loss` is the policy's alone, of the networks that it is made with and a batch."""
+    each, weights_of = model.sharing.map, model.sharing.weights
+
+    def init(params: Seated) -> PyTree:
+        return each(lambda _: {"rounds": jnp.int32(0), "explained": jnp.float32(jnp.nan)})(weights_of(params))
+
+    def look(before: Seated, after: Seated, state: PyTree, batch: Batch, explained: Array, seen: Sample):
+        figures = play_figures(model, before, after, seen.glance)
+        figures["drift/diversity"] = diversity(model, after, seen.games, seen.length)
+        figures["drift/critic_staleness"] = explained - state["explained"]
+        explained_now = make_batch(env, model, settings, lesson, seen.length, after, seen.games)[2]
+
+        def gradients() -> Metrics:
+            few = seen.glance.first.shape[0]
+            return each(lambda w, b: gradient_figures(loss, w, jax.tree.map(lambda x: x[:few], b)))(
+                {name: weights_of(before)[name] for name in acting(model)}, batch
+            )
+
+        shapes = jax.eval_shape(gradients)
+        figures |= jax.lax.cond(
+            jnp.max(state["rounds"]) % EVERY == 0,
+            gradients,
+            lambda: jax.tree.map(lambda x: jnp.full(x.shape, jnp.nan, x.dtype), shapes),
+        )
+        kept = {"rounds": state["rounds"] + 1, "explained": explained_now["value/explained_variance"]}
+        return kept, figures
+
+    return Watch(init, look)
+
+
+def acting(model: ActorCritic) -> list[str]:
+    """The networks that a policy is made with."""
+    return [name for name in model.networks if name != "critic"]
+
+
+def play_figures(model: ActorCritic, before: Seated, after: Seated, seen: Glance) -> Metrics:
+    """How far play moved, by player and jointly, and what is left of a sample once the others have moved."""
+    old, new = policy_at(model, before, seen), policy_at(model, after, seen)
+    active, action = in_a_row(seen.active), in_a_row(seen.action)
+    own = drift.moved(old, new, active)
+    joint = jnp.sum(own, axis=-1)
+    is_played = jnp.any(active, axis=-1)
+    log_ratio = jnp.where(active, drift.taken(new, action) - drift.taken(old, action), 0.0)
+    variation = drift.joint_variation(old, new, log_ratio)
+    mean_joint = masked_mean(joint, is_played, (0,))
+    mean_own = masked_mean(own, jnp.broadcast_to(is_played[:, None], own.shape), (0,))
+    return {
+        "drift/kl": mean_own,
+        "drift/joint_kl": mean_joint,
+        "drift/others_kl": mean_joint - mean_own,
+        "drift/joint_tv": masked_mean(variation, is_played[: len(variation)], (0,)),
+        "drift/effective_samples": _effective(drift.others_ratio(log_ratio), is_played),
+    }
+
+
+def _effective(ratio: Float[Array, "state seat"], counts) -> Float[Array, " seat"]:
+    """(sum of ratios)^2 / (number * sum of squares)."""
+    mask = jnp.broadcast_to(counts[:, None], ratio.shape)
+    mean, square = masked_mean(ratio, mask, (0,)), masked_mean(ratio**2, mask, (0,))
+    return mean**2 / jnp.maximum(square, 1e-12)
+
+
+def diversity(model: ActorCritic, params: Seated, games: Trajectory, length: int) -> Float[Array, ""]:
+    """How differently players act on the same observations, sequences read as if an episode began there."""
+    own = glance(model, params, games, length, is_fresh=True)
+    policy, counts = policy_at(model, params, own), in_a_row(own.active)
+    apart = [jnp.float32(jnp.nan)]
+    for distance in range(1, min(PAIRINGS, len(model.seats) - 1) + 1):
+        other = Seated(jax.tree.map(lambda x, d=distance: jnp.roll(x, -d, axis=0), params.own), params.common)
+        theirs = policy_at(model, other, glance(model, other, games, length, is_fresh=True))
+        apart.append(masked_mean(drift.difference_of_policies(policy, theirs), counts, (0, 1)))
+    return jnp.nanmean(jnp.stack(apart))
+
+
+def gradient_figures(loss: Callable, weights: PyTree, batch: Batch) -> Metrics:
+    """How far players pull shared weights in different ways, and how noisy the gradient is."""
+    num_seats = batch.policy.counts.shape[-1]
+
+    def gradient_of(part: Batch) -> Float[Array, " weight"]:
+        return drift.flat(total(jax.grad(loss)(weights, part)))
+
+    def of_seat(seat) -> Batch:
+        own = (jnp.arange(num_seats) == seat)[None, None, :]
+        return replace_counts(batch, batch.policy.counts & own)
+
+    figures = {"drift/gradient_noise": drift.noise(jax.lax.map(gradient_of, _parts(batch)))}
+    if num_seats > 1:
+        gradients = jax.lax.map(lambda seat: gradient_of(of_seat(seat)), jnp.arange(num_seats))
+        cosine, opposed = drift.conflict(gradients)
+        figures |= {"drift/conflict": cosine, "drift/conflict_share": opposed}
+    return figures
+
+
+def replace_counts(batch: Batch, counts: Array) -> Batch:
+    return dataclasses.replace(batch, policy=dataclasses.replace(batch.policy, counts=counts))
+
+
+def _parts(batch: Batch) -> Batch:
+    """The columns in parts of equal number, [part, column, ...]."""
+    columns = batch.first.shape[0]
+    parts = max(n for n in range(1, PARTS + 1) if columns % n == 0)
+    return jax.tree.map(lambda x: x.reshape(parts, columns // parts, *x.shape[1:]), batch)

@@ -1,0 +1,115 @@
+"""The settings of hypernetwork MAPPO: what the generator reads, what it makes, and what keeps it gentle."""
+
+import dataclasses
+from typing import Literal
+
+from coplay.algorithms.ppo import MAPPOConfig
+
+IN_TIME = ("local_history", "joint")  # contexts that change while a game goes on
+
+
+@dataclasses.dataclass(frozen=True)
+class HyperMAPPOConfig(MAPPOConfig):
+    context: Literal["identity", "local_history", "joint", "none"] = "identity"  # read; none: plain MAPPO
+    context_from: Literal["own_game", "another_game"] = "own_game"  # another_game: a control
+    encoder_width: int = 64  # of what is read
+    attention_heads: int = 4  # over the seats that share the generator; joint only
+    history: Literal["none", "gru", "lstm"] = "gru"  # of local_history and joint
+    history_width: int = 64
+    history_reads: tuple[str, ...] = ("observation", "action", "reward")  # last action and reward
+    identity: Literal["embedding", "one_hot", "none"] = "embedding"  # joined to every context
+    embedding: int = 16  # numbers that stand for one player
+    trunk: tuple[int, ...] = (64,)  # hidden layers of the generator
+    generate: Literal["auto", "full", "last_layer", "low_rank", "scales"] = (
+        "auto"  # auto: full by identity, else low_rank
+    )
+    rank: int = 4  # of low_rank
+    increments: Literal["per_agent", "shared"] = "per_agent"  # shared: one for all, from the mean context
+    regenerate_every: int = 5  # steps; 0: once an episode; identity is made anew after each update
+    accumulate: float = 0.0  # above 0: increments add up within an episode and fade by this factor a step
+    delta_scale: float = 1.0  # s in theta_0 + s * delta; 0: a control
+    generator_rate: float = 5e-4  # learning rate of the generator
+    target: Literal["none", "anchor"] = "none"  # anchor: align_weight holds play near a copy of the generator
+    target_every: int = 10  # updates between copies
+    smooth: Literal["policy", "weight"] = (
+        "policy"  # neighbouring increments are compared by what they do, or as numbers
+    )
+    smooth_weight: float = 0.1  # alpha; without effect by identity, which does not move in time
+    align_weight: float = 0.05  # beta at the start, of the divergence from the policy that played
+    align_adaptive: bool = True  # beta follows align_target
+    align_target: float = 0.01  # nats a player's policy may move in an update
+    explore: float = 0.0  # share of moves drawn evenly from what is legal; falls to 0 by half of training
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name in (
+            "encoder_width",
+            "history_width",
+            "embedding",
+            "rank",
+            "generator_rate",
+            "target_every",
+            "align_target",
+        ):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name}={getattr(self, name)} must be above 0")
+        for name in ("regenerate_every", "delta_scale", "smooth_weight", "align_weight", "attention_heads"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name}={getattr(self, name)} must not be negative")
+        if not 0 <= self.explore <= 0.3:
+            raise ValueError(f"explore={self.explore} must lie between 0 and 0.3")
+        if not 0 <= self.accumulate <= 0.95:
+            raise ValueError(
+                f"accumulate={self.accumulate} must lie between 0 and 0.95: what does not fade has no bound"
+            )
+        if not self.trunk or min(self.trunk) < 1:
+            raise ValueError(f"trunk={self.trunk} must name at least one width of 1 or more")
+        if self.context != "none":
+            self._check_generator()
+
+    def _check_generator(self) -> None:
+        if self.parameters == "per_agent":
+            raise ValueError(
+                "hyper_mappo has one generator for all its seats: set parameters to shared_with_id or shared "
+                "(separate learners are mappo with parameters='per_agent')"
+            )
+        if self.network != "mlp":
+            raise ValueError(
+                f"hyper_mappo generates an mlp, not {self.network!r}; context='local_history' has memory"
+            )
+        if self.context == "identity" and self.identity == "none":
+            raise ValueError("context='identity' needs identity='embedding' or 'one_hot'")
+        if self.context == "identity" and self.increments == "shared":
+            raise ValueError("context='identity' makes increments per agent: set increments='per_agent'")
+        if self.context == "identity" and self.accumulate:
+            raise ValueError("accumulate adds up what changes in time; context='identity' does not")
+        if self.accumulate and self.made == "low_rank":
+            raise ValueError(
+                "accumulate: sums of low-rank increments are not of low rank; set generate='last_layer'"
+            )
+        if self.context == "joint" and self.attention_heads and self.encoder_width % self.attention_heads:
+            raise ValueError(
+                f"encoder_width={self.encoder_width} must be a multiple of "
+                f"attention_heads={self.attention_heads}"
+            )
+        unknown = set(self.history_reads) - {"observation", "action", "reward"}
+        if self.context in IN_TIME and (unknown or not self.history_reads):
+            raise ValueError(
+                f"history_reads={self.history_reads} must name some of observation, action and reward"
+            )
+
+    @property
+    def made(self) -> str:
+        """What is generated."""
+        auto = "full" if self.context == "identity" else "low_rank"
+        return auto if self.generate == "auto" else self.generate
+
+    @property
+    def moves_in_time(self) -> bool:
+        return self.context in IN_TIME
+
+    @property
+    def added_terms(self) -> dict[str, float]:
+        if self.context == "none":
+            return {}
+        return {"align": self.align_weight, "smooth": self.smooth_weight if self.moves_in_time else 0.0}

@@ -1,0 +1,194 @@
+"""What hypernetwork MAPPO adds to PPO: terms that keep play gentle, a copy to hold on to, and its figures.
+
+- `smooth`: neighbouring increments should act alike, KL(pi(o_t; theta_(t-1)) || pi(o_t; theta_t)) on one
+  observation, or be alike as numbers. Only where something was regenerated within an episode.
+- `align`: an update should not move play far, KL(reference || new), the reference being the policy that
+  played, or an older copy of the generator (the anchor). Its weight follows what was measured.
+"""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from coplay.algorithms.actor_critic import (
+    ActorCritic,
+    memory_of,
+    network_of,
+    sequences,
+    speak,
+    to_columns,
+)
+from coplay.algorithms.additions import Additions
+from coplay.algorithms.glance import Glance, in_a_row, policy_at
+from coplay.algorithms.hyper_config import HyperMAPPOConfig
+from coplay.algorithms.losses import log_policy
+from coplay.algorithms.ppo import Plan
+from coplay.algorithms.targets import Batch
+from coplay.diagnostics.drift import divergence, moved
+from coplay.nets.hyper import Spoken
+from coplay.training.devices import masked_mean
+from coplay.types import Metrics, PyTree, Seated, Trajectory
+
+WEAKEST, STRONGEST, STEP = 1e-4, 10.0, 1.5  # of align's weight, and the factor it moves by
+
+
+def additions(model: ActorCritic, config: HyperMAPPOConfig, plan: Plan) -> Additions:
+    """Everything below, in the places where PPO asks for it."""
+
+    def prepare(params: Seated, state: PyTree, trajectory: Trajectory, batch: Batch) -> Batch:
+        if not config.align_weight:
+            return batch
+        strength = jnp.broadcast_to(state["strength"], batch.first.shape[:1])
+        reference = _reference(model, config, params, trajectory, batch)
+        return dataclasses.replace(batch, beside={"reference": reference, "strength": strength})
+
+    def speak_and_add(weights: PyTree, batch: Batch):
+        memory = memory_of(model, batch.memory, "policy")
+        spoken = speak(model, weights, memory, batch.policy_input, batch.first)
+        terms, figures = {}, {}
+        if config.align_weight:
+            terms["align"], figures["hyper/align"] = _align(spoken.logits, batch)
+        if config.smooth_weight and config.moves_in_time:
+            terms["smooth"] = figures["hyper/smooth"] = _smooth(model, config, weights, batch, spoken)
+        return spoken.logits, terms, figures
+
+    def finish(before: Seated, after: Seated, state: PyTree, seen: Glance):
+        kl = moved(policy_at(model, before, seen), policy_at(model, after, seen), in_a_row(seen.active))
+        state = {
+            "strength": _followed(config, state["strength"], masked_mean(kl, in_a_row(seen.active), (0, 1))),
+            "rounds": state["rounds"] + 1,
+        }
+        figures = {"hyper/beta": state["strength"] * config.align_weight}
+        return (
+            _moved_on(model, config, plan, after, state["rounds"]),
+            state,
+            figures | _figures(model, after, seen),
+        )
+
+    rates = {"generator": config.generator_rate / config.learning_rate}
+    return Additions(
+        begin=lambda params: _begun(model, config, params),
+        init=lambda params: {"strength": jnp.float32(1.0), "rounds": jnp.int32(0)},
+        prepare=prepare,
+        speak=speak_and_add,
+        finish=finish,
+        rates=rates,
+    )
+
+
+# --- what is kept beside the weights -------------------------------------------------------------
+
+
+def _begun(model: ActorCritic, config: HyperMAPPOConfig, params: Seated) -> Seated:
+    weights, seats = model.sharing.weights(params), params.own["seat"]
+    if config.target != "none":
+        weights = weights | {"target": weights["generator"]}
+    if config.explore:
+        seats = seats | {"exploring": jnp.full(len(model.seats), config.explore, jnp.float32)}
+    return model.sharing.pack(weights, seats)
+
+
+def _moved_on(model: ActorCritic, config: HyperMAPPOConfig, plan: Plan, params: Seated, rounds) -> Seated:
+    """The copy is made anew where it is due, and less is explored."""
+    weights, seats = model.sharing.weights(params), params.own["seat"]
+    if config.target != "none":
+        is_due = rounds % config.target_every == 0
+        copy = jax.tree.map(
+            lambda new, old: jnp.where(is_due, new, old), weights["generator"], weights["target"]
+        )
+        weights = weights | {"target": copy}
+    if config.explore:
+        left = jnp.maximum(0.0, 1.0 - 2.0 * rounds / plan.num_updates)
+        seats = seats | {"exploring": jnp.full(len(model.seats), config.explore) * left}
+    return model.sharing.pack(weights, seats)
+
+
+def _followed(config: HyperMAPPOConfig, strength: Float[Array, ""], kl: Float[Array, ""]) -> Float[Array, ""]:
+    """Align's weight, as a multiple of its first: more where play moved too far, less where it hardly did."""
+    if not (config.align_adaptive and config.align_weight):
+        return strength
+    factor = jnp.where(
+        kl > STEP * config.align_target, STEP, jnp.where(kl < config.align_target / STEP, 1 / STEP, 1.0)
+    )
+    return jnp.clip(strength * factor, WEAKEST / config.align_weight, STRONGEST / config.align_weight)
+
+
+# --- terms ---------------------------------------------------------------------------------------
+
+
+def _reference(
+    model: ActorCritic, config: HyperMAPPOConfig, params: Seated, trajectory: Trajectory, batch: Batch
+):
+    """Log-probabilities that align holds on to: as it was played, or as the copy would have."""
+    if config.target == "none":
+        policy = to_columns(trajectory.steps.decision.policy[..., model.index, :], batch.first.shape[1])
+        return jnp.log(jnp.maximum(policy, 1e-30))
+    weights = model.sharing.weights(params)
+    copied = weights | {"generator": weights["target"]}
+    memory = memory_of(model, batch.memory, "policy")
+    logits = sequences(model, "policy", copied, memory, batch.policy_input, batch.first)[1]
+    return log_policy(logits, batch.policy.legal)
+
+
+def _align(logits: Float[Array, "column time seat action"], batch: Batch) -> tuple[Array, Array]:
+    """KL(reference || new) over rows that count: in its present strength, and as it is."""
+    kl = divergence(batch.beside["reference"], log_policy(logits, batch.policy.legal))
+    kl = jnp.where(batch.policy.counts, kl, 0.0)
+    return jnp.sum(kl * batch.beside["strength"][:, None, None]), jnp.sum(kl)
+
+
+def _smooth(
+    model: ActorCritic, config: HyperMAPPOConfig, weights: PyTree, batch: Batch, spoken: Spoken
+) -> Array:
+    """The mean over steps where increments moved, times all rows that count, as `fit` divides by those."""
+    if config.smooth == "weight":
+        before = jnp.roll(spoken.numbers, 1, axis=1)
+        apart = jnp.mean((config.delta_scale * (spoken.numbers - before)) ** 2, axis=-1)
+    else:
+        apart = _response(model, weights, batch.policy_input, batch.policy.legal, spoken)
+    is_moved = spoken.is_fresh & batch.policy.counts & _was_there(batch.policy.counts)
+    share = jnp.sum(batch.policy.counts) / jnp.maximum(jnp.sum(is_moved), 1)
+    return jnp.sum(jnp.where(is_moved, apart, 0.0)) * share
+
+
+def _response(model: ActorCritic, weights: PyTree, rows: Array, legal: Array, spoken: Spoken) -> Array:
+    """How far each step's increments move play from those of the step before, on one observation."""
+    before = log_policy(_logits(model, weights, rows, jnp.roll(spoken.numbers, 1, axis=1)), legal)
+    return divergence(before, log_policy(spoken.logits, legal))
+
+
+def _logits(model: ActorCritic, weights: PyTree, rows: Array, numbers: Array) -> Array:
+    """What the actor says to these rows with these increments."""
+    generator, actor = network_of(model, weights, "generator"), network_of(model, weights, "policy")
+    own = rows[..., : generator.shape.context.told.observation]
+    return generator.explored(rows, generator.speak(actor, own, numbers))
+
+
+def _was_there(counts: Bool[Array, "column time seat"]) -> Bool[Array, "column time seat"]:
+    """Whether the step before is in the column and counted."""
+    return jnp.roll(counts, 1, axis=1).at[:, 0].set(False)
+
+
+# --- figures -------------------------------------------------------------------------------------
+
+
+def _figures(model: ActorCritic, params: Seated, seen: Glance) -> Metrics:
+    """How large increments are, and what they change, on a sample of the round."""
+    weights = model.sharing.weights(params)
+    generator, actor = network_of(model, weights, "generator"), network_of(model, weights, "policy")
+    spoken = generator.read(actor, seen.memory, seen.inputs, seen.first)
+    plain = log_policy(_logits(model, weights, seen.inputs, jnp.zeros_like(spoken.numbers)), seen.legal)
+    chances = jnp.exp(log_policy(spoken.logits, seen.legal))
+    effect = 0.5 * jnp.sum(jnp.abs(chances - jnp.exp(plain)), axis=-1)
+    theta = jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(weights["policy"])))
+    figures = {
+        "hyper/delta_effect": masked_mean(effect, seen.active, (0, 1, 2)),
+        "hyper/delta_share": jnp.mean(generator.length(spoken.numbers)) / theta,
+    }
+    if spoken.numbers.ndim == 2:
+        return figures
+    is_moved = spoken.is_fresh & seen.active & _was_there(seen.active)
+    response = _response(model, weights, seen.inputs, seen.legal, spoken)
+    return figures | {"hyper/response": masked_mean(response, is_moved, (0, 1, 2))}

@@ -1,0 +1,201 @@
+"""What a generator of weights is told: who a player is, what it has seen, or what all have, as a unit vector.
+
+```text
+row [own observation | last action | last reward | active | seen | legal | identity | exploring]
+  -> encoder -> attention over fellows -> history -> joined by identity -> length 1 -> kept for some steps
+```
+
+Everything is laid out as [column, time, seat, ...], a column being one stretch of one game. What a context
+does not read is left out of its rows, and what it does not need is left out of the network.
+"""
+
+import dataclasses
+import math
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from coplay.nets.mlp import MLP, Linear, orthogonal
+from coplay.nets.recurrent import Cell
+from coplay.types import Key, Memory
+
+EACH_STEP, EACH_EPISODE = 1, 0  # how often a context is taken anew; any other number: every so many steps
+
+
+class Told(NamedTuple):
+    """The parts of a row in their order, and how many numbers each has."""
+
+    observation: int
+    action: int = 0  # the player's last one, one-hot; zeros at first
+    reward: int = 0
+    active: int = 0
+    seen: int = 0  # what the context is made from, where that is not the player's own observation
+    legal: int = 0
+    identity: int = 0
+    exploring: int = 0  # share of moves that are drawn evenly from what is legal
+
+    def split(self, row: Float[Array, "*rows feature"]) -> dict[str, Array]:
+        ends = [sum(self[: place + 1]) for place in range(len(self))]
+        return dict(zip(self._fields, jnp.split(row, ends[:-1], axis=-1), strict=True))
+
+
+@dataclasses.dataclass(frozen=True)
+class ContextShape:
+    """What a context is made of."""
+
+    told: Told
+    reads: tuple[str, ...] = ()  # parts of a row that are encoded; none: who one is says it all
+    encoder: int = 64
+    heads: int = 0  # of attention; 0: one's own row only
+    history: str = "none"  # or gru, lstm
+    history_width: int = 64
+    identity: str = "embedding"  # or one_hot, none
+    embedding: int = 16
+    every: int = EACH_STEP  # steps between contexts
+    together: bool = False  # one context for all fellows, their mean
+
+    @property
+    def is_fixed(self) -> bool:
+        """It depends on who one is and on nothing that happens."""
+        return not self.reads
+
+
+class Context(eqx.Module):
+    encoder: MLP | None
+    attention: "Attention | None"
+    history: Cell | None
+    names: Float[Array, "identity embedding"] | None
+    shape: ContextShape = eqx.field(static=True)
+
+    def __init__(self, key: Key, shape: ContextShape):
+        encoder_key, attention_key, history_key, name_key = jax.random.split(key, 4)
+        width = shape.encoder
+        inputs = sum(getattr(shape.told, name) for name in shape.reads)
+        self.encoder = MLP(encoder_key, inputs, (), width, math.sqrt(2.0)) if shape.reads else None
+        self.attention = Attention(attention_key, width, shape.heads) if shape.heads else None
+        remembers = shape.history != "none"
+        self.history = Cell(history_key, shape.history, width, shape.history_width) if remembers else None
+        is_embedded = shape.identity == "embedding" and shape.told.identity
+        self.names = orthogonal(name_key, shape.told.identity, shape.embedding, 1.0) if is_embedded else None
+        self.shape = shape
+
+    @property
+    def size(self) -> int:
+        shape = self.shape
+        who = {"embedding": shape.embedding, "one_hot": shape.told.identity, "none": 0}[shape.identity]
+        seen = shape.history_width if self.history else shape.encoder
+        return who * bool(shape.told.identity) + seen * bool(shape.reads)
+
+    def empty(self, *shape: int) -> Memory:
+        """Memory before anything has happened, for rows [env, seat]."""
+        memory: dict[str, Array] = {}
+        if self.history:
+            memory["history"] = jnp.zeros((*shape, self.history.memory_width))
+        if self.shape.every != EACH_STEP:
+            memory |= {"context": jnp.zeros((*shape, self.size)), "age": jnp.zeros(shape, jnp.int32)}
+        return memory
+
+    def of_seats(self, identity: Float[Array, "seat name"]) -> Float[Array, "seat context"]:
+        """A fixed context: who one is."""
+        return unit(self._who(identity))
+
+    def read(
+        self, memory: Memory, row: Float[Array, "column time seat feature"], first: Bool[Array, "column time"]
+    ) -> tuple[Memory, Float[Array, "column time seat context"], Bool[Array, "column time seat"]]:
+        """Memory after each step, contexts, and where one was taken that may differ from the last."""
+        parts = self.shape.told.split(row)
+        remembered, seen = self._seen(memory, parts, first)
+        context = unit(jnp.concatenate([*seen, *self._names(parts)], axis=-1))
+        if self.shape.together:
+            context = unit(_mean_of_active(context, parts["active"]))
+        is_fresh = jnp.broadcast_to(~first[:, :, None], context.shape[:3])
+        if self.shape.every != EACH_STEP:
+            context, age = _kept(memory, context, first, self.shape.every)
+            remembered |= {"context": context, "age": age}
+            is_fresh = (age > 0) & (_is_due(age, self.shape.every))
+        return remembered, context, is_fresh
+
+    def _seen(self, memory: Memory, parts: dict[str, Array], first: Bool[Array, "column time"]):
+        assert self.encoder is not None
+        seen = jnp.tanh(self.encoder(jnp.concatenate([parts[name] for name in self.shape.reads], axis=-1)))
+        if self.attention is not None:
+            seen = self.attention(seen, parts["active"][..., 0] > 0)
+        if self.history is None:
+            return {}, [seen]
+        columns, time, seats = seen.shape[:3]
+        rows = jnp.moveaxis(seen, 1, 0).reshape(time, columns * seats, -1)
+        fresh = jnp.repeat(first.T, seats, axis=1)
+        out = self.history.run(memory["history"].reshape(columns * seats, -1), rows, fresh)
+        remembered, said = (jnp.moveaxis(x.reshape(time, columns, seats, -1), 0, 1) for x in out)
+        return {"history": remembered}, [said]
+
+    def _names(self, parts: dict[str, Array]) -> list[Array]:
+        return [] if self.shape.identity == "none" else [self._who(parts["identity"])]
+
+    def _who(self, identity: Float[Array, "*rows name"]) -> Float[Array, "*rows who"]:
+        return identity if self.names is None else identity @ self.names
+
+
+class Attention(eqx.Module):
+    """Every seat asks, all that are active answer (oneself always), and what they say is added."""
+
+    asked: Linear
+    offered: Linear
+    said: Linear
+    heads: int = eqx.field(static=True)
+
+    def __init__(self, key: Key, width: int, heads: int):
+        asked_key, offered_key, said_key = jax.random.split(key, 3)
+        self.asked = Linear(asked_key, width, width, 1.0)
+        self.offered = Linear(offered_key, width, 2 * width, 1.0)
+        self.said = Linear(said_key, width, width, 1.0)
+        self.heads = heads
+
+    def __call__(
+        self, seen: Float[Array, "column time seat width"], active: Bool[Array, "column time seat"]
+    ) -> Float[Array, "column time seat width"]:
+        def heads(x: Array) -> Array:
+            return x.reshape(*x.shape[:-1], self.heads, -1)
+
+        key, value = (heads(x) for x in jnp.split(self.offered(seen), 2, axis=-1))
+        query = heads(self.asked(seen))
+        fit = jnp.einsum("ctihd,ctjhd->ctihj", query, key) / math.sqrt(query.shape[-1])
+        here = active[:, :, None, None, :] | jnp.eye(active.shape[-1], dtype=bool)[None, None, :, None, :]
+        share = jax.nn.softmax(jnp.where(here, fit, -1e9), axis=-1)
+        heard = jnp.einsum("ctihj,ctjhd->ctihd", share, value)
+        return seen + self.said(heard.reshape(seen.shape))
+
+
+def unit(x: Float[Array, "*rows feature"]) -> Float[Array, "*rows feature"]:
+    """The same direction, length 1."""
+    return x * jax.lax.rsqrt(jnp.sum(x**2, axis=-1, keepdims=True) + 1e-12)
+
+
+def _mean_of_active(
+    x: Float[Array, "column time seat feature"], active: Float[Array, "column time seat one"]
+):
+    added = jnp.sum(jnp.where(active > 0, x, 0.0), axis=2, keepdims=True)
+    mean = added / jnp.maximum(jnp.sum(active, axis=2, keepdims=True), 1.0)
+    return jnp.broadcast_to(mean, x.shape)
+
+
+def _kept(memory: Memory, context: Float[Array, "column time seat feature"], first, every: int):
+    """Contexts as they are used, the last due one until the next is, and steps since the episode began."""
+
+    def tick(kept, now):
+        context, first = now
+        kept_context, age = kept
+        age = jnp.where(first[:, None], 0, age + 1)
+        context = jnp.where(_is_due(age, every)[..., None], context, kept_context)
+        return (context, age), (context, age)
+
+    over_time = (jnp.moveaxis(context, 1, 0), first.T)
+    _, kept = jax.lax.scan(tick, (memory["context"], memory["age"]), over_time)
+    return tuple(jnp.moveaxis(x, 0, 1) for x in kept)
+
+
+def _is_due(age: Array, every: int) -> Array:
+    return age == 0 if every == EACH_EPISODE else age % every == 0

@@ -1,0 +1,250 @@
+"""An actor whose weights a generator moves: theta_0 + s * delta(context).
+
+```text
+context (length 1) -> trunk -> length 1 -> heads = delta
+own observation    -> actor with theta_0 + s * delta -> logits
+```
+
+`theta_0` is the plain actor, initialised as ever, and heads start at zero, so that every context starts with
+the plain actor's policy. A fixed context (who one is) makes one set of weights per seat; any other makes one
+per row, and then increments are applied and never added to the weights.
+"""
+
+import dataclasses
+import math
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from coplay.nets.context import Context, ContextShape, unit
+from coplay.nets.mlp import ACTIVATIONS, MLP, Linear
+from coplay.types import Key, Memory
+
+NEVER = -1e9  # logit of an illegal action
+
+
+@dataclasses.dataclass(frozen=True)
+class GeneratorShape:
+    """What is generated, and how it enters."""
+
+    context: ContextShape
+    trunk: tuple[int, ...] = (64,)
+    generate: str = "full"  # or last_layer, low_rank (of the last layer), scales
+    rank: int = 4
+    scale: float = 1.0  # s
+    decay: float = 0.0  # above 0: increments add up within an episode and fade by this much a step
+
+
+class Piece(NamedTuple):
+    """Some of the numbers that heads give: a part of one layer's increment."""
+
+    layer: int
+    part: str  # weight, bias, left, right, gain, shift
+    shape: tuple[int, ...]
+
+
+Delta = dict[tuple[int, str], Array]  # by layer and part, [group, *shape]
+
+
+class Generator(eqx.Module):
+    context: Context
+    trunk: tuple[Linear, ...]
+    heads: Linear
+    gains: tuple[Float[Array, " width"], ...]  # of hidden layers where only the last is generated; start at 1
+    shape: GeneratorShape = eqx.field(static=True)
+    pieces: tuple[Piece, ...] = eqx.field(static=True)
+
+    def __init__(self, key: Key, shape: GeneratorShape, actor: MLP):
+        context_key, trunk_key, head_key = jax.random.split(key, 3)
+        self.context = Context(context_key, shape.context)
+        widths = [self.context.size, *shape.trunk]
+        keys = jax.random.split(trunk_key, len(shape.trunk))
+        self.trunk = tuple(Linear(k, widths[i], widths[i + 1], math.sqrt(2.0)) for i, k in enumerate(keys))
+        self.shape = shape
+        self.pieces = _pieces(
+            shape, [(layer.weight.shape[0], layer.weight.shape[1]) for layer in actor.layers]
+        )
+        self.heads = _silent(head_key, widths[-1], self.pieces)
+        is_last_only = shape.generate in ("last_layer", "low_rank")
+        hidden = actor.layers[:-1] if is_last_only else ()
+        self.gains = tuple(jnp.ones(layer.weight.shape[1]) for layer in hidden)
+
+    def empty(self, *shape: int) -> Memory:
+        """Memory before anything has happened, for rows [env, seat]; () where none is needed."""
+        memory = self.context.empty(*shape)
+        if self.shape.decay:
+            memory["added"] = jnp.zeros((*shape, self.heads.bias.shape[0]))
+        return memory or ()
+
+    def read(
+        self,
+        actor: MLP,
+        memory: Memory,
+        row: Float[Array, "column time seat feature"],
+        first: Bool[Array, "column time"],
+    ) -> "Spoken":
+        own = row[..., : self.shape.context.told.observation]
+        if self.shape.context.is_fixed:
+            identity = self.shape.context.told.split(row[0, 0])["identity"]
+            numbers = self._numbers(self.context.of_seats(identity))
+            nothing = jnp.zeros(row.shape[:3], bool)
+            return Spoken(memory, self.explored(row, self.speak(actor, own, numbers)), numbers, nothing)
+        remembered, context, is_fresh = self.context.read(memory, row, first)
+        numbers = self._numbers(context)
+        if self.shape.decay:
+            numbers = _added_up(memory["added"], numbers, first, self.shape.decay)
+            remembered |= {"added": numbers}
+            is_fresh = jnp.broadcast_to(~first[:, :, None], is_fresh.shape)
+        logits = self.explored(row, self.speak(actor, own, numbers))
+        return Spoken(remembered or (), logits, numbers, is_fresh)
+
+    def explored(self, row: Float[Array, "*rows feature"], logits: Float[Array, "*rows action"]) -> Array:
+        """Logarithms of (1 - p) * policy + p * even over what is legal, where rows say what p is."""
+        parts = self.shape.context.told.split(row)
+        if not self.shape.context.told.exploring:
+            return logits
+        legal, share = parts["legal"] > 0, parts["exploring"]
+        policy = jax.nn.softmax(jnp.where(legal, logits, NEVER), axis=-1)
+        even = legal / jnp.maximum(jnp.sum(legal, axis=-1, keepdims=True), 1)
+        return jnp.where(legal, jnp.log(jnp.maximum((1.0 - share) * policy + share * even, 1e-30)), NEVER)
+
+    def _numbers(self, context: Float[Array, "*rows context"]) -> Float[Array, "*rows number"]:
+        """What the heads say, all pieces in a row."""
+        rows = context.reshape(-1, context.shape[-1])
+        for layer in self.trunk:
+            rows = jnp.tanh(layer(rows))
+        return self.heads(unit(rows)).reshape(*context.shape[:-1], -1)
+
+    def speak(
+        self, actor: MLP, own: Float[Array, "column time seat feature"], numbers: Float[Array, "*rows number"]
+    ) -> Float[Array, "column time seat action"]:
+        """Logits of an actor with these increments: one set per seat [seat, number], or one for each row."""
+        columns, time, seats, features = own.shape
+        if numbers.ndim == 2:
+            rows = jnp.moveaxis(own, 2, 0).reshape(seats, columns * time, features)
+            logits = self._act(actor, rows, self._delta(numbers), add_up=True)
+            return jnp.moveaxis(logits.reshape(seats, columns, time, -1), 0, 2)
+        rows = own.reshape(-1, 1, features)
+        delta = self._delta(numbers.reshape(-1, numbers.shape[-1]))
+        return self._act(actor, rows, delta, add_up=False).reshape(columns, time, seats, -1)
+
+    def _delta(self, numbers: Float[Array, "group number"]) -> Delta:
+        ends = np.cumsum([math.prod(piece.shape) for piece in self.pieces])
+        each = jnp.split(numbers, ends[:-1].tolist(), axis=-1)
+        return {
+            (piece.layer, piece.part): x.reshape(-1, *piece.shape)
+            * (1.0 if piece.part == "left" else self.shape.scale)
+            for piece, x in zip(self.pieces, each, strict=True)
+        }
+
+    def length(self, numbers: Float[Array, "*rows number"]) -> Float[Array, " group"]:
+        """How long the increments are that these numbers stand for, all weights in a row."""
+        delta = self._delta(numbers.reshape(-1, numbers.shape[-1]))
+        square = sum(
+            jnp.sum(value.reshape(len(value), -1) ** 2, axis=-1)
+            for (_, part), value in delta.items()
+            if part not in ("left", "right")
+        )
+        last = max(layer for layer, _ in delta)
+        if (last, "left") in delta:  # the length of a product, from its factors
+            left, right = delta[last, "left"], delta[last, "right"]
+            square = square + jnp.einsum("gia,gib,gao,gbo->g", left, left, right, right)
+        return jnp.sqrt(square)
+
+    def _act(self, actor: MLP, x: Float[Array, "group row feature"], delta: Delta, add_up: bool) -> Array:
+        """Layer by layer; `add_up` where few groups have many rows each, so that adding weights pays."""
+        last = len(actor.layers) - 1
+        for index, layer in enumerate(actor.layers):
+            mine = {part: value for (place, part), value in delta.items() if place == index}
+            x = (_added if add_up else _applied)(layer, x, mine)
+            if index < last:
+                x = x * self.gains[index][None, None, :] if self.gains else x
+                x = ACTIVATIONS[actor.activation](x)
+        return x
+
+
+class Spoken(NamedTuple):
+    """What an actor says, and the increments it said it with."""
+
+    memory: Memory
+    logits: Float[Array, "column time seat action"]
+    numbers: Float[
+        Array, "*rows number"
+    ]  # [seat, number] of a fixed context, [column, time, seat, number] of others
+    is_fresh: Bool[Array, "column time seat"]  # increments may differ from the step before
+
+
+def _pieces(shape: GeneratorShape, sizes: list[tuple[int, int]]) -> tuple[Piece, ...]:
+    last, (width, actions) = len(sizes) - 1, sizes[-1]
+    if shape.generate == "low_rank":
+        return (
+            Piece(last, "left", (width, shape.rank)),
+            Piece(last, "right", (shape.rank, actions)),
+            Piece(last, "bias", (actions,)),
+        )
+    if shape.generate == "scales":
+        parts = [(index, part) for index in range(last) for part in ("gain", "shift")]
+        return tuple(Piece(index, part, (sizes[index][1],)) for index, part in parts)
+    generated = range(len(sizes)) if shape.generate == "full" else [last]
+    both = [(Piece(i, "weight", sizes[i]), Piece(i, "bias", sizes[i][1:])) for i in generated]
+    return tuple(piece for pair in both for piece in pair)
+
+
+def _silent(key: Key, width: int, pieces: tuple[Piece, ...]) -> Linear:
+    """Heads that say nothing yet. The left of a low-rank product starts at a draw: with both at zero,
+    neither would ever be moved."""
+    keys = jax.random.split(key, len(pieces))
+    draws = [
+        jax.random.normal(k, (math.prod(p.shape),)) / math.sqrt(p.shape[0])
+        if p.part == "left"
+        else jnp.zeros(math.prod(p.shape))
+        for k, p in zip(keys, pieces, strict=True)
+    ]
+    heads = Linear(key, 1, 1, 1.0)
+    zeros = jnp.zeros((width, sum(math.prod(piece.shape) for piece in pieces)))
+    return eqx.tree_at(lambda head: (head.weight, head.bias), heads, (zeros, jnp.concatenate(draws)))
+
+
+def _added(layer: Linear, x: Float[Array, "group row input"], delta: dict[str, Array]) -> Array:
+    """A layer whose weights are moved before they are used, one set per group."""
+    if "weight" not in delta:
+        return _applied(layer, x, delta)
+    y = jnp.einsum("gri,gio->gro", x, layer.weight[None] + delta["weight"])
+    return y + (layer.bias[None] + delta["bias"])[:, None, :]
+
+
+def _applied(layer: Linear, x: Float[Array, "group row input"], delta: dict[str, Array]) -> Array:
+    """A layer as it is, and what its increment adds."""
+    y = layer(x.reshape(-1, x.shape[-1])).reshape(*x.shape[:2], -1)
+    if "weight" in delta:
+        y = y + _times(x, delta["weight"])
+    if "left" in delta:
+        y = y + _times(_times(x, delta["left"]), delta["right"])
+    if "bias" in delta:
+        y = y + delta["bias"][:, None, :]
+    if "gain" in delta:
+        y = y * (1.0 + delta["gain"])[:, None, :] + delta["shift"][:, None, :]
+    return y
+
+
+def _times(x: Float[Array, "group row input"], weight: Float[Array, "group input output"]) -> Array:
+    """A product per group. With one row in each, a sum is several times faster than so many tiny products."""
+    if x.shape[1] > 1:
+        return jnp.einsum("gri,gio->gro", x, weight)
+    return jnp.sum(x[:, 0, :, None] * weight, axis=1)[:, None, :]
+
+
+def _added_up(before: Float[Array, "column seat number"], numbers, first, decay: float):
+    """D_t = (1 - first) * decay * D_(t-1) + delta_t, along time."""
+
+    def tick(added, now):
+        numbers, first = now
+        added = jnp.where(first[:, None, None], 0.0, decay * added) + numbers
+        return added, added
+
+    _, added = jax.lax.scan(tick, before, (jnp.moveaxis(numbers, 1, 0), first.T))
+    return jnp.moveaxis(added, 0, 1)

@@ -1,0 +1,77 @@
+"""Every learner of the PPO family tells how far it moved."""
+
+import jax
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from coplay.algorithms.actor_critic import actor_critic, as_algorithm
+from coplay.algorithms.drift_watch import EVERY, play_figures
+from coplay.algorithms.glance import how_many, sample
+from coplay.algorithms.ppo import PPOConfig
+from coplay.algorithms.views import own_view
+from coplay.envs import make_game
+from coplay.training.rollout import collect, start_playing
+from coplay.training.stages import no_learning
+from coplay.types import Seated
+from tests.every.test_algorithms import chunks
+from tests.small import small_job
+
+
+@pytest.fixture(scope="module")
+def figures():
+    return chunks(small_job("mappo_4h1s_4x4", **{"mappo.anneal": False}), updates=EVERY + 1)[2]
+
+
+def test_joint_drift_is_the_sum_of_the_players(figures):
+    assert_allclose(figures["drift/joint_kl"][:, 0], np.sum(figures["drift/kl"], axis=1), rtol=1e-4)
+    others = figures["drift/joint_kl"] - figures["drift/kl"]
+    assert_allclose(figures["drift/others_kl"], others, rtol=1e-4, atol=1e-7)
+    assert (figures["drift/kl"] >= 0).all() and (figures["drift/joint_kl"] > 0).all()
+
+
+def test_gradients_are_looked_at_every_tenth_update(figures):
+    for name in ("drift/conflict", "drift/conflict_share", "drift/gradient_noise"):
+        looked = np.isfinite(figures[name][:, 0])
+        assert looked.tolist() == [True] + [False] * (EVERY - 1) + [True], name
+    assert (np.abs(figures["drift/conflict"][[0, EVERY]]) <= 1).all()
+
+
+def test_figures_lie_where_they_must(figures):
+    assert ((figures["drift/effective_samples"] > 0) & (figures["drift/effective_samples"] <= 1 + 1e-5)).all()
+    assert ((figures["drift/joint_tv"] > 0) & (figures["drift/joint_tv"] < 1)).all()
+    assert ((figures["drift/diversity"] > 0) & (figures["drift/diversity"] < np.log(2))).all()
+    assert np.isnan(figures["drift/critic_staleness"][0]).all()
+    assert np.isfinite(figures["drift/critic_staleness"][1:]).all()
+
+
+def test_learners_of_one_policy_that_is_not_told_who_it_is_act_alike():
+    alike = chunks(small_job("mappo_4h1s_4x4", **{"mappo.parameters": "shared"}), updates=1)[2]
+    assert_allclose(alike["drift/diversity"], 0.0, atol=1e-6)
+    apart = chunks(small_job("mappo_4h1s_4x4", **{"mappo.parameters": "per_agent"}), updates=1)[2]
+    assert (apart["drift/diversity"] > 1e-6).all()
+    assert "drift/conflict" not in apart  # no weights are shared
+
+
+def test_weights_that_stay_do_not_drift():
+    env = make_game("4h1s_4x4", observation="entities")
+    settings = PPOConfig(hidden=(8, 8))
+    model, init = actor_critic(env, (0, 1, 2, 3), settings, {"policy": own_view, "critic": own_view})
+    algorithm = as_algorithm(model, init, no_learning)
+    params = algorithm.init(jax.random.key(0))
+    actor = start_playing(env, algorithm, jax.random.key(1), 8)
+    trajectory = collect(env, algorithm, params, actor, jax.random.key(2), 5, 5)[1]
+    seen = sample(model, params, trajectory, 5).glance
+    still = play_figures(model, params, params, seen)
+    assert all(not np.any(still[name]) for name in ("drift/kl", "drift/joint_kl", "drift/joint_tv"))
+    assert_allclose(still["drift/effective_samples"], 1.0)
+    moved = Seated(
+        {"group": jax.tree.map(lambda x: x + 0.1, params.own["group"]), "seat": params.own["seat"]}, {}
+    )
+    assert (play_figures(model, params, moved, seen)["drift/kl"] > 0).all()
+
+
+def test_a_sample_is_a_quarter_of_a_round_and_a_thousand_states_at_most():
+    assert how_many(time=70, num_envs=256) == 14  # 980 states
+    assert how_many(time=20, num_envs=32) == 8
+    assert how_many(time=50, num_envs=2) == 1

@@ -1,0 +1,68 @@
+"""HAPPO: in turns, each minding how those before it have moved."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from coplay.algorithms.happo import HAPPOConfig, taking_turns
+from coplay.algorithms.losses import PolicyRows
+from coplay.algorithms.targets import Batch
+
+SEATS, COLUMNS = 3, 2
+
+
+def batch():
+    shape = (SEATS, COLUMNS, 1, 1)
+    rows = PolicyRows(
+        legal=jnp.ones((*shape, 2), bool),
+        action=jnp.zeros(shape, jnp.int32),
+        log_prob=jnp.log(jnp.full(shape, 0.5)),
+        advantage=jnp.ones(shape),
+        counts=jnp.ones(shape, bool).at[0, 1].set(False),  # seat 0 is out in the second column
+    )
+    empty, seen = jnp.zeros(shape), jnp.zeros((*shape, 1))
+    return Batch(seen, (), rows, (), rows.counts, empty, empty, jnp.zeros((SEATS, COLUMNS, 1), bool), ())
+
+
+def descend(weights, optimiser, batch, count, key):
+    """Notes the advantages it was given, and moves."""
+    return weights + 1.0, optimiser, {"advantage": batch.policy.advantage[:, 0, 0], "key": key}
+
+
+def log_prob(weights, batch):
+    return jnp.broadcast_to(jnp.log(0.5 * (1.0 + weights)), batch.policy.log_prob.shape)
+
+
+def turns(keys):
+    weights = jnp.array([0.0, 0.5, 1.0])  # ratios after a step: 2, 2.5, 3
+    update = taking_turns(descend, log_prob)
+    return update(weights, jnp.zeros(SEATS), batch(), jnp.sum, keys)
+
+
+def test_later_turns_weigh_what_earlier_ones_changed():
+    keys = jax.random.split(jax.random.key(0), SEATS)
+    networks, _, sums = turns(keys)
+    assert_allclose(networks, [1.0, 1.5, 2.0])
+    given = np.asarray(sums["advantage"])  # [seat, column]
+    ratios = np.array([2.0, 2.5, 3.0])
+    order = np.argsort(given[:, 0])  # weights only grow: the first turn has 1
+    assert_allclose(given[order, 0], [1.0, ratios[order[0]], ratios[order[0]] * ratios[order[1]]], rtol=1e-5)
+    ratios[0] = 1.0  # who is out changes nothing
+    assert_allclose(given[order, 1], [1.0, ratios[order[0]], ratios[order[0]] * ratios[order[1]]], rtol=1e-5)
+
+
+def test_the_order_is_drawn_and_goes_with_the_players():
+    orders = set()
+    for seed in range(20):
+        keys = jax.random.split(jax.random.key(seed), SEATS)
+        sums = turns(keys)[2]
+        orders.add(tuple(np.argsort(sums["advantage"][:, 0]).tolist()))
+        assert_array_equal(jax.random.key_data(sums["key"]), jax.random.key_data(keys))
+    assert len(orders) == 6
+
+
+def test_shared_weights_are_refused():
+    with pytest.raises(ValueError, match="must be 'per_agent'"):
+        HAPPOConfig(parameters="shared")

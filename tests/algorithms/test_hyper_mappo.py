@@ -1,0 +1,362 @@
+"""The generator is wired in: it acts, it learns, it is judged, and left out it is MAPPO."""
+
+import dataclasses
+import itertools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from coplay.algorithms.hyper_config import HyperMAPPOConfig
+from coplay.algorithms.hyper_mappo import generated_actor_critic, hyper_mappo
+from coplay.algorithms.hyper_terms import Spoken, _followed, _smooth, additions
+from coplay.algorithms.losses import log_policy
+from coplay.algorithms.ppo import MAPPOConfig, Plan, _loss, loss_terms, mappo, scale_parts
+from coplay.algorithms.targets import make_batch, usual_lesson
+from coplay.envs import make_game
+from coplay.experiment import with_overrides
+from coplay.players.frozen import greedy
+from coplay.settings import parse_text
+from coplay.training.rollout import collect, start_playing
+from coplay.types import Seated
+from tests.small import same_bits, small
+
+SEATS, ENVS, TIME, LENGTH = (0, 1, 2, 3), 6, 8, 4
+PLAN = Plan(num_updates=10, sequence_length=LENGTH, num_envs=ENVS, num_steps=TIME)
+TINY = {
+    "hidden": (8, 8),
+    "epochs": 1,
+    "minibatches": 1,
+    "encoder_width": 8,
+    "history_width": 8,
+    "trunk": (8,),
+    "attention_heads": 2,
+    "regenerate_every": 2,
+}
+
+VARIANTS = {
+    "identity": {},
+    "identity, last layer": {"generate": "last_layer"},
+    "identity, low rank": {"generate": "low_rank", "identity": "one_hot"},
+    "identity, anchor, exploring": {"target": "anchor", "explore": 0.1},
+    "local": {"context": "local_history"},
+    "local, lstm, scales": {"context": "local_history", "history": "lstm", "generate": "scales"},
+    "local, added up": {"context": "local_history", "generate": "last_layer", "accumulate": 0.9},
+    "joint": {"context": "joint"},
+    "joint, every step, full, no history": {
+        "context": "joint", "regenerate_every": 1, "generate": "full", "history": "none",
+    },
+    "joint, one for all": {"context": "joint", "increments": "shared"},
+    "joint, of another game": {"context": "joint", "context_from": "another_game", "smooth": "weight"},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def env():
+    return make_game("specialisation", num_agents=4, rounds=3)
+
+
+def config(**changes) -> HyperMAPPOConfig:
+    return HyperMAPPOConfig(**TINY | changes)
+
+
+def played(env, algorithm, params):
+    def one_round(params):
+        actor = start_playing(env, algorithm, jax.random.key(1), ENVS)
+        return collect(env, algorithm, params, actor, jax.random.key(2), TIME, LENGTH)[1]
+
+    return jax.jit(one_round)(params)
+
+
+def learned(algorithm, params, trajectory, updates=1):
+    """Weights after each of so many updates from the same round."""
+    update, learner, after = jax.jit(algorithm.learn.update), algorithm.learn.init(params), []
+    for key in range(updates):
+        params, learner, _ = update(params, learner, trajectory, jax.random.key(key))
+        after.append(params)
+    return after
+
+
+def parts(env, settings):
+    """The model behind the algorithm, its additions, and the algorithm."""
+    model, _ = generated_actor_critic(env, SEATS, settings)
+    return model, additions(model, settings, PLAN), hyper_mappo(env, SEATS, settings, PLAN)
+
+
+def batch_of(env, model, settings, extra, params, trajectory):
+    length = LENGTH if model.has_memory else TIME
+
+    @jax.jit
+    def prepared(params, trajectory):
+        batch = make_batch(env, model, settings, usual_lesson(settings), length, params, trajectory)[0]
+        return extra.prepare(params, extra.init(params), trajectory, batch)
+
+    return prepared(params, trajectory)
+
+
+def loud(params: Seated, size: float = 0.3) -> Seated:
+    """With heads that say something already."""
+    group = params.common["group"]
+    heads = group["generator"].heads.weight
+    drawn = size * jax.random.normal(jax.random.key(9), heads.shape)
+    generator = eqx.tree_at(lambda g: g.heads.weight, group["generator"], drawn)
+    return Seated(params.own, {"group": group | {"generator": generator}})
+
+
+@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
+def test_what_is_read_again_is_what_was_played_and_moves_all_that_is_generated(env, changes):
+    settings = config(**changes)
+    model, extra, algorithm = parts(env, settings)
+    params = loud(algorithm.init(jax.random.key(0)))
+    batch = batch_of(env, model, settings, extra, params, played(env, algorithm, params))
+    weights = {name: params.common["group"][name] for name in model.networks}
+
+    @jax.jit
+    def looked_at(weights):
+        gradient = jax.grad(lambda w: _loss(model, settings, extra, w, batch)[0])(weights)
+        moved = jax.tree.map(lambda w, g: w - 0.1 * g, weights, gradient)
+        return _ratio(extra, weights, batch), _ratio(extra, moved, batch), gradient["generator"]
+
+    before, after, gradient = looked_at(weights)
+    assert_allclose(before, 1.0, atol=1e-5)
+    assert float(jnp.max(jnp.abs(after - 1.0))) > 1e-3
+    assert not (silent := named(gradient, lambda leaf: not leaf.any())), f"no gradient: {silent}"
+
+
+def _ratio(extra, weights, batch):
+    log_all = log_policy(extra.speak(weights, batch)[0], batch.policy.legal)
+    new = jnp.take_along_axis(log_all, batch.policy.action[..., None], axis=-1)[..., 0]
+    return jnp.exp(jnp.where(batch.policy.counts, new - batch.policy.log_prob, 0.0))
+
+
+@pytest.mark.parametrize("changes", [{}, {"context": "joint"}], ids=["identity", "joint"])
+def test_every_tensor_of_the_generator_is_in_the_optimiser_and_moves_within_two_updates(env, changes):
+    _, _, algorithm = parts(env, config(**changes))
+    params = algorithm.init(jax.random.key(0))
+    start = params.common["group"]["generator"]
+    states = jax.tree.leaves(algorithm.learn.init(params))
+    for leaf in jax.tree.leaves(start):
+        assert sum(state.shape == leaf.shape for state in states) >= 2  # Adam's two moments
+    after = learned(algorithm, params, played(env, algorithm, params), updates=2)[-1]
+    moved = jax.tree.map(lambda old, new: old != new, start, after.common["group"]["generator"])
+    assert not (still := named(moved, lambda leaf: not leaf.any())), f"never moved: {still}"
+
+
+def named(tree, is_meant) -> list[str]:
+    """Paths of the leaves that are meant."""
+    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return [jax.tree_util.keystr(path) for path, leaf in leaves if is_meant(np.asarray(leaf))]
+
+
+@pytest.mark.parametrize("changes", [{}, {"context": "local_history"}, {"context": "joint"}])
+def test_what_the_generator_says_reaches_play_learning_and_scores(env, changes):
+    settings = config(**changes)
+    model, extra, algorithm = parts(env, settings)
+    params = algorithm.init(jax.random.key(0))
+    trajectory = played(env, algorithm, params)
+    poisoned = loud(params, jnp.nan)
+    assert np.isnan(np.asarray(played(env, algorithm, poisoned).steps.decision.log_prob)).any()
+    scored = greedy(algorithm)
+    memory, timestep = (
+        scored.remember(ENVS),
+        jax.vmap(env.reset)(jax.random.split(jax.random.key(0), ENVS))[1],
+    )
+    decision = scored.act(poisoned, memory, timestep, None, jax.random.key(0))[1]
+    assert np.isnan(np.asarray(decision.policy)).any()
+    batch = batch_of(env, model, settings, extra, params, trajectory)
+    assert np.isnan(_loss(model, settings, extra, poisoned.common["group"], batch)[0])
+
+
+def test_without_a_context_it_learns_as_mappo_to_the_bit(env):
+    settings = config(context="none")
+    plain = MAPPOConfig(hidden=(8, 8), epochs=1, minibatches=1)
+    ours = hyper_mappo(env, SEATS, settings, PLAN)
+    theirs = mappo(env, SEATS, plain, PLAN)
+    results = []
+    for algorithm in (ours, theirs):
+        params = algorithm.init(jax.random.key(0))
+        results.append(learned(algorithm, params, played(env, algorithm, params), updates=3))
+    assert same_bits(*results)
+
+
+def test_increments_of_nothing_leave_mappo(env):
+    bare = {"parameters": "shared", "align_weight": 0.0}
+    settings = config(delta_scale=0.0, **bare)
+    algorithm = hyper_mappo(env, SEATS, settings, PLAN)
+    params = loud(algorithm.init(jax.random.key(0)))
+    plain = mappo(env, SEATS, MAPPOConfig(hidden=(8, 8), epochs=1, minibatches=1, parameters="shared"), PLAN)
+    base = plain.init(jax.random.key(0))
+    trajectory = played(env, plain, base)
+    after, same = learned(algorithm, params, trajectory)[0], learned(plain, base, trajectory)[0]
+    for part in ("policy", "critic"):
+        for mine, theirs in zip(
+            jax.tree.leaves(after.common["group"][part]),
+            jax.tree.leaves(same.common["group"][part]),
+            strict=True,
+        ):
+            assert_allclose(mine, theirs, atol=1e-5)
+    other = hyper_mappo(env, SEATS, dataclasses.replace(settings, delta_scale=1.0), PLAN)
+    moved = learned(other, loud(other.init(jax.random.key(0))), trajectory)[0]
+    assert not same_bits(moved.common["group"]["policy"], same.common["group"]["policy"])
+
+
+def test_the_copy_changes_only_when_it_is_due(env):
+    _, _, algorithm = parts(env, config(target="anchor", target_every=3, explore=0.2))
+    params = algorithm.init(jax.random.key(0))
+    after = [params, *learned(algorithm, params, played(env, algorithm, params), updates=6)]
+    copies = [np.asarray(each.common["group"]["target"].heads.weight) for each in after]
+    assert not copies[2].any() and copies[3].any()
+    assert_array_equal(copies[3], after[3].common["group"]["generator"].heads.weight)
+    assert_array_equal(copies[5], copies[3])
+    # less is explored, and nothing after half of ten updates
+    shares = [float(each.own["seat"]["exploring"][0]) for each in after]
+    assert_allclose(shares, [0.2, 0.16, 0.12, 0.08, 0.04, 0.0, 0.0], atol=1e-6)
+
+
+def test_exploring_mixes_in_even_play_over_what_is_legal(env):
+    algorithm = hyper_mappo(env, SEATS, config(explore=0.3), PLAN)
+    params = loud(algorithm.init(jax.random.key(0)), 2.0)
+    timestep = jax.vmap(env.reset)(jax.random.split(jax.random.key(0), ENVS))[1]
+    policy = algorithm.act(params, (), timestep, None, jax.random.key(0))[1].policy
+    quiet = Seated({"seat": params.own["seat"] | {"exploring": jnp.zeros(4)}}, params.common)
+    plain = algorithm.act(quiet, (), timestep, None, jax.random.key(0))[1].policy
+    even = timestep.legal / jnp.sum(timestep.legal, axis=-1, keepdims=True)
+    assert_allclose(policy, 0.7 * plain + 0.3 * even, atol=1e-6)
+
+
+# --- terms ---------------------------------------------------------------------------------------
+
+
+def test_a_generator_that_says_the_same_always_is_smooth(env):
+    for smooth in ("policy", "weight"):
+        settings = config(context="local_history", regenerate_every=1, generate="last_layer", smooth=smooth)
+        model, extra, algorithm = parts(env, settings)
+        params = algorithm.init(jax.random.key(0))
+        trajectory = played(env, algorithm, params)
+        batch = batch_of(env, model, settings, extra, params, trajectory)
+        assert float(extra.speak(params.common["group"], batch)[1]["smooth"]) < 1e-6
+        assert float(extra.speak(loud(params).common["group"], batch)[1]["smooth"]) > 1e-3
+
+
+def test_smoothness_is_the_mean_over_steps_that_moved(env):
+    # one seat, four steps, increments (0, 0), (1, 1), (1, 1), (3, 3); an episode begins at the third:
+    # moved are the second (squares 1, 1) and the fourth (4, 4): (1 + 4) / 2 = 2.5, times 4 rows that count
+    settings = config(context="local_history", regenerate_every=1, generate="last_layer", smooth="weight")
+    model, extra, algorithm = parts(env, settings)
+    params = algorithm.init(jax.random.key(0))
+    batch = batch_of(env, model, settings, extra, params, played(env, algorithm, params))
+    one = jax.tree.map(lambda x: x[:1], batch)
+    counts = jnp.zeros((1, LENGTH, 4), bool).at[:, :, 0].set(True)
+    one = dataclasses.replace(one, policy=dataclasses.replace(one.policy, counts=counts))
+    numbers = jnp.broadcast_to(jnp.array([0.0, 1.0, 1.0, 3.0])[None, :, None, None], (1, LENGTH, 4, 2))
+    fresh = jnp.broadcast_to(jnp.array([False, True, False, True])[None, :, None], (1, LENGTH, 4))
+    spoken = Spoken((), jnp.zeros((1, LENGTH, 4, 4)), numbers, fresh)
+    found = _smooth(model, settings, params.common["group"], one, spoken)
+    assert_allclose(found, 2.5 * 4)
+
+
+def test_alignment_is_nothing_before_the_first_step_and_something_after(env):
+    settings = config()
+    model, extra, algorithm = parts(env, settings)
+    params = loud(algorithm.init(jax.random.key(0)))
+    trajectory = played(env, algorithm, params)
+    batch = batch_of(env, model, settings, extra, params, trajectory)
+    weights = {name: params.common["group"][name] for name in model.networks}
+    value, gradient = jax.value_and_grad(lambda w: extra.speak(w, batch)[1]["align"])(weights)
+    assert abs(float(value)) < 1e-4
+    assert max(float(jnp.max(jnp.abs(leaf))) for leaf in jax.tree.leaves(gradient)) < 1e-3
+    assert float(extra.speak(loud(params, 0.4).common["group"], batch)[1]["align"]) > 1e-3
+
+
+@pytest.mark.parametrize(("kl", "factor"), [(0.02, 1.5), (0.01, 1.0), (0.005, 1 / 1.5)])
+def test_the_weight_of_alignment_follows_what_was_measured(kl, factor):
+    found = _followed(config(), jnp.float32(2.0), jnp.float32(kl))
+    assert_allclose(found, 2.0 * factor, rtol=1e-6)
+    fixed = _followed(config(align_adaptive=False), jnp.float32(2.0), jnp.float32(kl))
+    assert float(fixed) == 2.0
+
+
+def test_the_weight_of_alignment_has_bounds():
+    assert_allclose(_followed(config(), jnp.float32(200.0), jnp.float32(1.0)), 10 / 0.05)
+    assert_allclose(_followed(config(), jnp.float32(0.002), jnp.float32(0.0)), 1e-4 / 0.05)
+
+
+# --- settings ------------------------------------------------------------------------------------
+
+SWITCHES = {
+    "context": ["identity", "local_history", "joint"],
+    "context_from": ["own_game", "another_game"],
+    "attention_heads": ["2", "0"],
+    "history": ["gru", "lstm", "none"],
+    "history_reads": ['["observation"]', '["action", "reward"]'],
+    "identity": ["embedding", "one_hot", "none"],
+    "generate": ["full", "last_layer", "low_rank", "scales"],
+    "increments": ["per_agent", "shared"],
+    "regenerate_every": ["1", "5", "0"],
+    "accumulate": ["0", "0.5"],
+    "delta_scale": ["1.0", "0.1"],
+    "smooth": ["policy", "weight"],
+    "smooth_weight": ["0", "5"],
+    "align_weight": ["0", "5"],
+    "explore": ["0", "0.2"],
+}
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+def test_each_setting_is_read_from_text_and_changes_what_is_learned(env, name):
+    gradients = [np.asarray(gradient_with(env, name, parse_text(text))) for text in SWITCHES[name]]
+    for one, other in itertools.combinations(range(len(gradients)), 2):
+        told = f"{name}: {SWITCHES[name][one]} learns as {SWITCHES[name][other]}"
+        assert not np.array_equal(gradients[one], gradients[other]), told
+
+
+def gradient_with(env, name, value):
+    """Of the actor's last layer, with one setting changed."""
+    base = TINY | {"context": "joint", "regenerate_every": 1}
+    base |= {"generate": "last_layer"} if name in ("accumulate", "smooth") else {}
+    changes = {f"hyper_mappo.{key}": x for key, x in (base | {name: value}).items()}
+    settings = with_overrides(small("hyper_mappo_4h1s_4x4"), changes).hyper_mappo
+    model, extra, algorithm = parts(env, settings)
+    params = loud(algorithm.init(jax.random.key(0)))
+    batch = batch_of(env, model, settings, extra, params, played(env, algorithm, params))
+    weights = {part: params.common["group"][part] for part in model.networks}
+    loss = jax.jit(jax.grad(lambda w: _loss(model, settings, extra, w, batch)[0]))
+    return loss(weights)["policy"].layers[-1].weight
+
+
+def test_the_generator_learns_at_its_own_rate(env):
+    _, extra, _ = parts(env, config(generator_rate=1e-3, learning_rate=5e-4))
+    assert extra.rates == {"generator": 2.0}
+    scaled, _ = scale_parts(extra.rates).update({"policy": jnp.ones(1), "generator": jnp.ones(1)}, None)
+    assert (float(scaled["policy"][0]), float(scaled["generator"][0])) == (1.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"parameters": "per_agent"}, "one generator for all its seats"),
+        ({"network": "gru"}, "generates an mlp"),
+        ({"identity": "none"}, "needs identity"),
+        ({"increments": "shared"}, "per agent"),
+        ({"accumulate": 0.5}, "does not"),
+        ({"accumulate": 1.0}, "no bound"),
+        ({"context": "joint", "accumulate": 0.5}, "low rank"),
+        ({"context": "joint", "attention_heads": 3}, "multiple of"),
+        ({"context": "joint", "history_reads": ("everything",)}, "must name some of"),
+        ({"explore": 0.5}, "between 0 and 0.3"),
+        ({"generator_rate": 0.0}, "above 0"),
+        ({"trunk": ()}, "at least one width"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_sentence(changes, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        config(**changes)
+
+
+def test_terms_that_have_no_effect_are_not_named():
+    assert set(loss_terms(config())) == {"policy", "entropy", "value", "align"}
+    assert set(loss_terms(config(context="joint"))) == {"policy", "entropy", "value", "align", "smooth"}
+    assert set(loss_terms(config(context="none"))) == {"policy", "entropy", "value"}
