@@ -27,10 +27,15 @@ class ContractError(BadInput):
 def check(env: Environment, steps: int = 1000, key: Key | None = None) -> None:
     """Raise a ContractError unless the game keeps its promises over `steps` random steps."""
     key = jax.random.key(0) if key is None else key
-    _raise(env, _wrong_declarations(env))
-    _raise(env, _wrong_shapes(env, key))
+    check_shapes(env, key)
     walked = jax.jit(lambda key: walk(env, steps, key), compiler_options=COMPILE_FAST)(key)
     _raise(env, breaches(env, in_numpy(walked)))
+
+
+def check_shapes(env: Environment, key: Key) -> None:
+    """The part of it that needs no play: what the game declares, and the shapes and types it returns."""
+    _raise(env, _wrong_declarations(env))
+    _raise(env, _wrong_shapes(env, key))
 
 
 def _raise(env: Environment, sentences: list[str]) -> None:
