@@ -32,7 +32,14 @@ def coasting(env):
     return jnp.zeros(env.num_agents, jnp.int32)
 
 
-SPREAD = [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (0.0, 0.3), (1.0, 0.4), (0.0, 1.0)]  # three discs, three landmarks
+SPREAD = [
+    (0.0, 0.0),
+    (1.0, 0.0),
+    (0.0, 1.0),
+    (0.0, 0.3),
+    (1.0, 0.4),
+    (0.0, 1.0),
+]  # discs, then landmarks
 TAG = [(-0.5, 0.0), (0.0, 0.6), (0.9, -0.8), (-0.4, 0.0), (0.5, 0.5), (0.5, -0.5)]  # prey is fourth
 
 
@@ -53,7 +60,8 @@ def test_a_collision_costs_the_two_who_collide():
 
 
 @pytest.mark.parametrize(
-    ("action", "velocity"), [(COAST, (0, 0)), (LEFT, (-0.5, 0)), (RIGHT, (0.5, 0)), (DOWN, (0, -0.5)), (UP, (0, 0.5))]
+    ("action", "velocity"),
+    [(COAST, (0, 0)), (LEFT, (-0.5, 0)), (RIGHT, (0.5, 0)), (DOWN, (0, -0.5)), (UP, (0, 0.5))],
 )
 def test_a_push_changes_the_velocity_along_its_axis(action, velocity):
     # a push of 5 for a tenth of a second
@@ -76,7 +84,7 @@ def test_an_episode_is_cut_after_25_steps_and_nobody_leaves():
 
 
 def test_rewards_and_rows_are_those_of_jaxmarl():
-    env, reset, step = game("simple_spread")
+    _, reset, step = game("simple_spread")
     theirs = jaxmarl.load("mpe").SimpleSpreadMPE()
     state, _ = reset(jax.random.key(3))
     rows, other = jaxmarl.as_written(theirs.reset)(jax.random.key(3))

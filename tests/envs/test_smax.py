@@ -1,4 +1,4 @@
-"""SMAX behind our contract: the dead leave, a wiped-out side ends the game, the clock cuts it, winners are counted."""
+"""SMAX behind our contract: the dead leave, a wiped-out side ends it, the clock cuts it, who wins counts."""
 
 import functools
 
@@ -46,7 +46,7 @@ def after_one(state, *action):
 
 def test_the_last_enemy_falls_and_the_battle_is_won():
     # the one enemy left loses its last point of 45: 1/45 of a third, and 1 for the battle
-    after, timestep, counts = after_one(faced_off((45, 45, 45, 0, 1, 0)), STOP, ATTACK + 1, STOP)
+    _, timestep, counts = after_one(faced_off((45, 45, 45, 0, 1, 0)), STOP, ATTACK + 1, STOP)
     assert counts == {"won": 1, "enemies_killed": 1, "units_lost": 0}
     assert_allclose(timestep.reward, [1 + 1 / 135] * 3, atol=1e-5)
     assert timestep.terminated.all() and not timestep.active.any() and not timestep.truncated
@@ -82,13 +82,17 @@ def test_a_battle_decided_in_the_last_step_is_not_cut():
     assert counts["won"] == 1 and timestep.terminated.all() and not timestep.truncated
 
 
-@pytest.mark.parametrize(("action", "way"), [(0, (0, 1)), (1, (1, 0)), (2, (0, -1)), (3, (-1, 0)), (STOP, (0, 0))])
+@pytest.mark.parametrize(
+    ("action", "way"), [(0, (0, 1)), (1, (1, 0)), (2, (0, -1)), (3, (-1, 0)), (STOP, (0, 0))]
+)
 def test_units_go_where_the_action_says(action, way):
     # marines make 3.15 a second, a step is half of one
     env, reset, step = game()
     assert env.action_names[:5] == ("up", "right", "down", "left", "stop")
     state, _ = reset(jax.random.key(0))
-    state = units(state, unit_positions=jnp.array([(8, 8), (8, 16), (8, 24), (30, 4), (30, 16), (30, 28)], float))
+    state = units(
+        state, unit_positions=jnp.array([(8, 8), (8, 16), (8, 24), (30, 4), (30, 16), (30, 28)], float)
+    )
     after, _ = step(state, jnp.array([action, STOP, STOP]), jax.random.key(1))
     moved = after.state.unit_positions[0] - state.state.unit_positions[0]
     assert_allclose(moved, 3.15 / 2 * np.array(way), atol=1e-5)
@@ -96,7 +100,7 @@ def test_units_go_where_the_action_says(action, way):
 
 @functools.cache
 def battles():
-    """Rows [time, game, ...] of battles in which all wait and attack the first in range, and what steps brought."""
+    """Rows [time, game, ...] of battles in which all wait and attack the first in range, and outcomes."""
     env = game()[0]
 
     def one_step(carry, key):
@@ -112,7 +116,9 @@ def battles():
 
     run = jax.jit(play)
     first, again = run(jax.random.key(2)), run(jax.random.key(2))
-    assert all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(again), strict=True))
+    assert all(
+        np.array_equal(a, b) for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(again), strict=True)
+    )
     return first
 
 
@@ -170,7 +176,8 @@ def test_goals_are_enemies_in_sight_and_attacks_try_for_them():
     possible, seen = env.goals.look(rows[0])
     assert possible.tolist() == [True, False, True]
     assert_allclose(seen[0, :3], [1.0, 3 / 9, 0.0], atol=1e-6)  # health, and place in units of sight
-    assert [int(env.goals.tried(jnp.int32(action))) for action in (0, STOP, ATTACK, ATTACK + 2)] == [-1, -1, 0, 2]
+    tried = [int(env.goals.tried(jnp.int32(action))) for action in (0, STOP, ATTACK, ATTACK + 2)]
+    assert tried == [-1, -1, 0, 2]
     assert legal[0].tolist() == [True] * 5 + [True, False, False]  # the third is 5 away, out of range
     assert set(env.split(rows[0])) == {"others", "enemies", "health", "position", "cooldown", "kind"}
 

@@ -19,7 +19,12 @@ from tests.envs.walks import VARIANTS, equal, variant, walk
 
 EVERY_GAME = [*ENVIRONMENTS, *PRESETS]
 OF_OTHERS = [name for name in EVERY_GAME if PRESETS.get(name, (name, {}))[0] in IMPORTED]
-PLAYED_OF_OTHERS = ["mpe:simple_spread", "mpe:simple_tag", "smax:3m", "smax:3s5z"]  # the rest compile for long
+PLAYED_OF_OTHERS = [
+    "mpe:simple_spread",
+    "mpe:simple_tag",
+    "smax:3m",
+    "smax:3s5z",
+]  # the rest compile for long
 PLAYED = [name for name in EVERY_GAME if name not in OF_OTHERS] + PLAYED_OF_OTHERS
 ONE_OF_EACH = ["walls, early", "snowdrift", "coin game", "pennies, hidden time", "specialisation"]
 REPEATED = [*ONE_OF_EACH, "mpe:simple_tag"]

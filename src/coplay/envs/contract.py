@@ -225,7 +225,7 @@ def _equal(left, right) -> Bool[Array, ""]:
 
 
 def _same(left: Array, right: Array) -> Bool[Array, "..."]:
-    """Equal; fractions may differ by rounding, for the compiler is free to compute the same twice otherwise."""
+    """Equal; fractions up to rounding, for a compiler may compute the same thing in two ways."""
     if jnp.issubdtype(left.dtype, jax.dtypes.prng_key):
         left, right = jax.random.key_data(left), jax.random.key_data(right)
     if jnp.issubdtype(left.dtype, jnp.floating):

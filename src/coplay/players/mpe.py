@@ -38,18 +38,22 @@ def fleer(env: Environment) -> ScriptedPlayer:
 
 def _mover(name: str, targets: Callable, goal: Callable, sign: float) -> ScriptedPlayer:
     """`targets`: row -> offsets [thing, xy] and which of them count."""
-    return one_latent(
-        name,
-        policy=lambda latent, row, legal: push(*targets(row), legal, sign),
-        goal=lambda latent, row: goal(row),
-    )
+
+    def policy(latent, row, legal) -> Float[Array, " action"]:
+        offset, counts = targets(row)
+        return push(offset, counts, legal, sign)
+
+    return one_latent(name, policy, goal=lambda latent, row: goal(row))
 
 
 def push(
-    offset: Float[Array, "thing xy"], counts: Bool[Array, " thing"], legal: Bool[Array, " action"], sign: float
+    offset: Float[Array, "thing xy"],
+    counts: Bool[Array, " thing"],
+    legal: Bool[Array, " action"],
+    sign: float,
 ) -> Float[Array, " action"]:
-    """Uniform over the nearest things, then over the actions that push straight along the longer axis to the one
-    drawn (`sign` 1) or away from it (-1). Who is on top of it, or has nothing to go by, coasts."""
+    """Uniform over the nearest things, then over the actions that push straight along the longer axis to the
+    one drawn (`sign` 1) or away from it (-1). Who is on top of it, or has nothing to go by, coasts."""
     nearest = _nearest(offset, counts)
     along = jnp.sum(sign * offset[:, None, :] * DIRECTION[None], axis=2)  # [thing, action]
     best = (along == jnp.max(along, axis=1, keepdims=True)) & (along > 0) & legal[None, :]
@@ -69,7 +73,7 @@ def _nearest(offset: Float[Array, "thing xy"], counts: Bool[Array, " thing"]) ->
 
 
 def _the_others(env: Environment, hunting: bool) -> tuple[Callable, Callable]:
-    """Others of one role as targets, and the nearest of them as a goal: a player by its seat, predators first.
+    """Others of one role as targets, and the nearest of them as a goal: a player by its seat.
     Who has only its own kind to go by is after nobody, for goals are players of the other role."""
 
     def targets(row):

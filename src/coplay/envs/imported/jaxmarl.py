@@ -1,8 +1,8 @@
-"""What every game of JaxMARL needs to keep our contract: rows for dictionaries, fixed types, no reset of its own.
+"""What every game of JaxMARL needs to keep our contract: rows for dictionaries, fixed types, no reset.
 
-JaxMARL is an extra, imported when a game of it is made. Its `step` starts a finished game anew, so `step_env` is
-called, which does not; when a game ends is for the adapters to say. Observations come from the state alone, so that
-`view` and `step` cannot disagree.
+JaxMARL is an extra, imported when a game of it is made. Its `step` starts a finished game anew, so
+`step_env` is called, which does not; when a game ends is for the adapters to say. Observations come from
+the state alone, so that `view` and `step` cannot disagree.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ PACKAGE = "jaxmarl"
 
 
 class Adapted(NamedTuple):
-    """One of its games in our terms: one game, a row for each agent, in the order of its own list of agents."""
+    """One of its games in our terms: a row for each agent, in the order of its own list of agents."""
 
     reset: Callable[[Key], EnvState]
     step: Callable[[EnvState, Array, Key], tuple[EnvState, Array]]  # state, action, key -> state, reward
@@ -48,14 +48,15 @@ def load(module: str) -> ModuleType:
 
 @contextlib.contextmanager
 def _nothing_printed() -> Iterator[None]:
-    """On its way in JaxMARL puts the process's own streams in the place of those in use, so all are set aside."""
+    """JaxMARL puts the process's own streams in the place of those in use: all are set aside."""
     streams = {name: getattr(sys, name) for name in ("stdout", "stderr", "__stdout__", "__stderr__")}
-    nowhere = io.StringIO()
-    vars(sys).update({"stdout": nowhere, "__stdout__": nowhere})
+    for name in ("stdout", "__stdout__"):
+        setattr(sys, name, io.StringIO())
     try:
         yield
     finally:
-        vars(sys).update(streams)
+        for name, stream in streams.items():
+            setattr(sys, name, stream)
 
 
 def adapt(game: Any) -> Adapted:

@@ -1,11 +1,12 @@
 """MPE, the particle games of JaxMARL: discs that push themselves about a plane, for 25 steps.
 
-`mpe:simple_spread`: cover every landmark without bumping into each other. `mpe:simple_tag`: slow predators chase quick
-prey round obstacles. Rewards and rows are JaxMARL's, per agent; where roles see rows of different length, shorter ones
-are padded with zeros and each is followed by a one-hot of its role.
+`mpe:simple_spread`: cover every landmark without bumping into each other. `mpe:simple_tag`: slow predators
+chase quick prey round obstacles. Rewards and rows are JaxMARL's, per agent; where roles see rows of
+different length, shorter ones are padded with zeros and each is followed by a one-hot of its role.
 
-An episode is cut after `max_steps` (`truncated`: no rule of the game ends it, and no clock is shown). JaxMARL itself
-counts one step more before it starts anew, so its returns are sums of 26 rewards where ours are of 25.
+An episode is cut after `max_steps` (`truncated`: no rule of the game ends it, and no clock is shown).
+JaxMARL itself counts one step more before it starts anew, so its returns are sums of 26 rewards where ours
+are of 25.
 """
 
 import dataclasses
@@ -36,7 +37,9 @@ class SpreadConfig:
 
     def __post_init__(self):
         require(2 <= self.num_agents <= 10, f"num_agents={self.num_agents} must lie between 2 and 10")
-        require(1 <= self.num_landmarks <= 10, f"num_landmarks={self.num_landmarks} must lie between 1 and 10")
+        require(
+            1 <= self.num_landmarks <= 10, f"num_landmarks={self.num_landmarks} must lie between 1 and 10"
+        )
         require(0 <= self.local_ratio <= 1, f"local_ratio={self.local_ratio} must lie between 0 and 1")
         require(self.max_steps >= 1, f"max_steps={self.max_steps} must be at least 1")
 
@@ -56,7 +59,7 @@ class TagConfig:
 
 
 def simple_spread(**options) -> Environment:
-    """As many landmarks as players: all earn by how near somebody is to each, and lose by their own collisions.
+    """Everyone earns by how near somebody is to each landmark, and loses by its own collisions.
 
     A step pays every agent -(1 - local_ratio) * (sum over landmarks of the distance of the nearest agent) and
     -local_ratio for each agent it touches. JaxMARL logs the sum of this over agents: three times our mean.
@@ -95,8 +98,8 @@ def simple_spread(**options) -> Environment:
 
 
 def simple_tag(**options) -> Environment:
-    """Predators earn 10 together for each one that touches a prey, which loses 10 for each and more for leaving
-    the field. A step pays each predator the sum over all of them, so that all predators earn the same."""
+    """Each predator earns 10 for every touch of a prey by any of them; a prey loses 10 for each, and up to 10
+    on either axis for leaving the field."""
     config = TagConfig(**options)
     game = jaxmarl.load("mpe").SimpleTagMPE(
         num_good_agents=config.num_prey,
@@ -131,7 +134,7 @@ def simple_tag(**options) -> Environment:
 def _environment(
     game: Any, config: Any, features: int, roles: np.ndarray, things: str, **particular
 ) -> Environment:
-    """What both games share. JaxMARL's longest row has so many `features`; `roles` [agent, role] follow behind."""
+    """What both games share. JaxMARL's longest row has `features` numbers; `roles` [agent, role] follow."""
     adapted = jaxmarl.adapt(game)
     legal = jnp.asarray(adapted.has_action)
     shown_roles = jnp.asarray(roles, jnp.float32)
@@ -166,7 +169,9 @@ def _environment(
     )
 
 
-def _timestep(config: Any, state: EnvState, seen: tuple, reward: Float[Array, " agent"], first: bool) -> TimeStep:
+def _timestep(
+    config: Any, state: EnvState, seen: tuple, reward: Float[Array, " agent"], first: bool
+) -> TimeStep:
     observation, legal = seen
     nobody = jnp.zeros(reward.shape, bool)
     return TimeStep(
@@ -181,8 +186,8 @@ def _timestep(config: Any, state: EnvState, seen: tuple, reward: Float[Array, " 
 
 
 def rename(state: EnvState, order: Int[Array, " agent"]) -> EnvState:
-    """The same game with other names: new seat i is the old seat order[i]. What a disc can do hangs on its seat,
-    so the order must keep every role in its seats."""
+    """The same game with other names: new seat i is the old seat order[i]. What a disc can do hangs on its
+    seat, so the order must keep every role in its seats."""
     things = jnp.arange(order.shape[0], state.p_pos.shape[0])
     everything = jnp.concatenate([order, things])
     return state.replace(p_pos=state.p_pos[everything], p_vel=state.p_vel[everything], c=state.c[order])
@@ -213,8 +218,8 @@ def draw(state: EnvState, players: int, things: str) -> Picture:
 def _spread_range(config: SpreadConfig, game: Any) -> tuple[float, float]:
     """Rewards lie between these, whatever happens; play stays far above the lower one.
 
-    Speed stays below dt * force / damping, force being the own push and that of all others at their closest; nobody
-    starts farther than sqrt(2) from the middle, and no landmark lies farther out.
+    Speed stays below dt * force / damping, force being the own push and that of all others at their
+    closest; nobody starts farther than sqrt(2) from the middle, and no landmark lies farther out.
     """
     others = config.num_agents - 1
     closest = 2 * float(game.rad[0]) + game.contact_margin * math.log(2)
@@ -228,16 +233,16 @@ def _spread_range(config: SpreadConfig, game: Any) -> tuple[float, float]:
 
 
 def split_spread(config: SpreadConfig, row: Float[Array, " feature"]) -> dict[str, Array]:
-    """Velocity and position, then offsets [thing, xy] of landmarks and others; nobody says anything in this game,
-    so messages are 0."""
+    """Velocity and position, then offsets [thing, xy] of landmarks and others; nobody says anything in this
+    game, so messages are 0."""
     others = config.num_agents - 1
     parts = _cut(row, {"velocity": 1, "position": 1, "landmarks": config.num_landmarks, "others": others})
     return parts | {"messages": row[-2 * others :].reshape(others, 2)}
 
 
 def split_tag(config: TagConfig, row: Float[Array, " feature"]) -> dict[str, Array]:
-    """Velocity and position, offsets [thing, xy] of obstacles and others, the velocity of the last prey (predators
-    only, for prey 0), the role (predator, prey), and which of the others are predators."""
+    """Velocity and position, offsets [thing, xy] of obstacles and others, the velocity of the last prey
+    (predators only, for prey 0), the role (predator, prey), and which of the others are predators."""
     others = config.num_predators + config.num_prey - 1
     parts = _cut(row, {"velocity": 1, "position": 1, "obstacles": config.num_obstacles, "others": others})
     is_prey = row[-1] > 0.5

@@ -1,18 +1,19 @@
-"""SMAX, JaxMARL's battles in the manner of StarCraft: our units against as many or more that a fixed rule commands.
+"""SMAX, JaxMARL's battles in the manner of StarCraft: our units against those of a fixed rule.
 
-A unit moves, stops or attacks an enemy within its range. All units earn alike: the share of the enemies' health that
-a step took, and 1 for a battle that is won, so that a unit which sees it through earns 2 at most. A dead unit leaves,
-as players do in all our games, and earns nothing from then on (JaxMARL pays it on; `learning_reward = "team"` has
-learners count what their side earns after their death).
+A unit moves, stops or attacks an enemy within its range. All units earn alike: the share of the enemies'
+health that a step took, and 1 for a battle that is won, so that a unit which sees it through earns 2 at
+most. A dead unit leaves, as players do in all our games, and earns nothing from then on (JaxMARL pays it
+on; `learning_reward = "team"` has learners count what their side earns after their death).
 
-A side that is wiped out ends the game, `terminated`. After `max_steps` it is cut, `truncated`; JaxMARL itself counts
-one step more. The enemy is JaxMARL's heuristic one: it attacks what is in range and stays with it, else it follows
-whom it sees, else it goes to the other side of the field.
+A side that is wiped out ends the game, `terminated`. After `max_steps` it is cut, `truncated`; JaxMARL
+itself counts one step more. The enemy is JaxMARL's heuristic one: it attacks what is in range and stays
+with it, else it follows whom it sees, else it goes to the other side of the field.
 """
 
 import dataclasses
 from typing import Any, Literal
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -169,40 +170,34 @@ def outcomes(allies: int, before: EnvState, after: EnvState) -> dict[str, Array]
 
 
 def rename(state: EnvState, order: Int[Array, " agent"]) -> EnvState:
-    """The same battle with other names: new seat i is the old seat order[i]. Kinds of units go along, and so does
-    whom each enemy attacks; enemies count our units from the last one."""
-    allies, units = order.shape[0], state.state
-    everyone = jnp.concatenate([order, jnp.arange(allies, units.unit_alive.shape[0])])
-    new_seat = jnp.argsort(order)
-
-    def renamed(target: Int[Array, " enemy"]) -> Int[Array, " enemy"]:
-        return allies - 1 - new_seat[jnp.clip(allies - 1 - target, 0, allies - 1)]
-
-    moved = {
-        name: getattr(units, name)[everyone]
-        for name in (
-            "unit_positions", "unit_alive", "unit_teams", "unit_health", "unit_types", "unit_weapon_cooldowns",
-            "prev_movement_actions", "prev_attack_actions",
-        )  # fmt: skip
-    }
-    attack = moved["prev_attack_actions"]
-    is_attack = (jnp.arange(attack.shape[0]) >= allies) & (attack >= len(MOVES))
-    attack = jnp.where(is_attack, len(MOVES) + renamed(attack - len(MOVES)), attack).astype(attack.dtype)
-    enemy = state.enemy_policy_state
-    last = enemy.last_attacked_enemy
-    last = jnp.where(last >= 0, renamed(last), last).astype(last.dtype)
+    """The same battle with other names: new seat i is the old seat order[i]. Kinds of units go along, and so
+    does whom each enemy attacks."""
+    allies, enemy = order.shape[0], state.enemy_policy_state
+    everyone = jnp.concatenate([order, jnp.arange(allies, state.state.unit_alive.shape[0])])
+    units = jax.tree.map(
+        lambda leaf: leaf[everyone] if leaf.ndim else leaf, state.state
+    )  # all but clock and end
+    attacks, last = units.prev_attack_actions, enemy.last_attacked_enemy
+    targets = _renamed_targets(order, attacks[allies:] - len(MOVES)) + len(MOVES)
     return state.replace(
-        state=units.replace(**moved | {"prev_attack_actions": attack}),
-        enemy_policy_state=enemy.replace(last_attacked_enemy=last),
+        state=units.replace(prev_attack_actions=attacks.at[allies:].set(targets)),
+        enemy_policy_state=enemy.replace(last_attacked_enemy=_renamed_targets(order, last)),
     )
+
+
+def _renamed_targets(order: Int[Array, " agent"], target: Int[Array, " enemy"]) -> Int[Array, " enemy"]:
+    """Whom enemies attack, after the renaming; below 0: nobody. They count our units from the last one."""
+    last = order.shape[0] - 1
+    new_seat = jnp.argsort(order)[jnp.clip(last - target, 0, last)]
+    return jnp.where(target >= 0, last - new_seat, target).astype(target.dtype)
 
 
 # --- what players see ------------------------------------------------------------------------------
 
 
 def split(row: Float[Array, " feature"], allies: int, enemies: int) -> dict[str, Array]:
-    """Other units [unit, feature], friends by seat and then enemies, 0 where out of sight or dead; then oneself:
-    health, place, wait until the weapon is ready, kind."""
+    """Other units [unit, feature], friends by seat and then enemies, 0 where out of sight or dead; then
+    oneself: health, place, wait until the weapon is ready, kind."""
     friends = UNIT * (allies - 1)
     own = row[-OWN:]
     return {
