@@ -92,6 +92,8 @@ def simple_spread(**options) -> Environment:
             "collisions": jnp.sum(_touching(game, after)) // 2,
         },
         reward_range=_spread_range(config, game),
+        # Uniform play of 100,000 episodes, standard error 0.025; not measured with other options.
+        random_return=-26.47 if config == SpreadConfig() else None,
         symmetry="every renaming of the players, up to the order in which they see each other",
         things="landmark",
     )
