@@ -90,8 +90,9 @@ def train(
     built = experiments.build(given)
     planned = plan(built)
     refuse_if_too_large(planned)
-    label = Path(name).stem if isinstance(name, str) else given.game
-    folder = RunFolder.create(out or default_name(label), experiments.as_toml(given), collect_versions())
+    label = Path(name).stem if isinstance(name, str) else given.game.replace(":", "_")
+    versions = collect_versions(built.env.package)
+    folder = RunFolder.create(out or default_name(label), experiments.as_toml(given), versions)
     with folder.lock():
         watcher = watcher or Watcher()
         watcher.planned(planned)

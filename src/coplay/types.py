@@ -177,6 +177,7 @@ class Environment:
     random_return: float | None = None  # mean return per player of uniform legal play
     can_truncate: bool = False
     symmetry: str = "every renaming of the players"
+    package: str = ""  # whose game it is, by the package's name; "" for ours
     entities: Entities | None = None  # None for games that are no board of things
 
 

@@ -18,7 +18,7 @@ from coplay.envs import make_game
 from coplay.training import loop
 from coplay.training.rollout import collect, start_playing
 from coplay.types import Decision, TimeStep, Transition
-from tests.small import small_job
+from tests.small import same_bits, small_job
 
 
 def timestep(observation, active):
@@ -115,6 +115,25 @@ def test_a_game_that_can_be_cut_is_learned_with_and_without_memory(network):
     state = loop.seat(work, work.stretches[0], None, 0)
     _, metrics = loop.chunk_program(work, work.stretches[0], state).run(state, jnp.int32(1))
     assert np.isfinite(np.asarray(metrics["value/loss"])[0, 0]).all()
+
+
+def test_what_follows_a_cut_is_judged_by_the_last_row_and_not_by_the_next_game():
+    work = small_job("mappo_simple_spread", **{"rollout.num_steps": 25, "rollout.sequence_length": 25})
+    algorithm, key = work.stretches[0].algorithm, jax.random.key(1)
+    state = jax.tree.map(lambda x: x[0], loop.start(work, work.stretches[0]))
+    play = jax.jit(lambda params, actor: collect(work.env, algorithm, params, actor, key, 25, 25)[1])
+    learned = jax.jit(lambda rows: algorithm.learn.update(state.params, state.learner, rows, key)[0])
+    trajectory = play(state.params, state.actor)
+    steps = trajectory.steps
+    assert steps.after.truncated[-1].all() and not steps.after.truncated[:-1].any()
+
+    def moved(timestep):
+        return dataclasses.replace(timestep, observation=timestep.observation + 1.0)
+
+    cut = dataclasses.replace(trajectory, steps=dataclasses.replace(steps, after=moved(steps.after)))
+    next_game = dataclasses.replace(trajectory, next=moved(trajectory.next))
+    assert same_bits(learned(trajectory), learned(next_game))
+    assert not same_bits(learned(trajectory), learned(cut))
 
 
 def test_a_critic_means_the_same_to_a_learner_that_starts_afresh():

@@ -1,10 +1,11 @@
 """Names become games, and mistakes become one sentence."""
 
 import dataclasses
+import sys
 
 import pytest
 
-from coplay.envs import ENVIRONMENTS, GAMES, PRESETS, make_game
+from coplay.envs import ENVIRONMENTS, GAMES, IMPORTED, PRESETS, make_game, option_names
 from coplay.errors import BadInput
 
 OWN_GAME = """
@@ -51,6 +52,10 @@ def test_whole_numbers_and_lists_become_what_the_option_wants():
         ("coin_game", {"horizon": "long"}, "game 'coin_game': horizon='long' should be a whole number"),
         ("coin_game", {"tie": "bath"}, "tie='bath' is not one of both, share; did you mean 'both'?"),
         ("snowdrift", {"players": 1}, "game 'snowdrift': players=1 must lie between 2 and 8"),
+        ("mpe:simple_sprad", {}, "did you mean 'mpe:simple_spread'?"),
+        ("smax:3n", {}, "did you mean 'smax:3m'?"),
+        ("smax", {"map": "8n"}, "game 'smax': map='8n' is not known; did you mean '8m'?"),
+        ("mpe:simple_tag", {"num_prey": 0}, "game 'mpe:simple_tag': num_prey=0 must lie between 1 and 4"),
         ("nowhere.py:make", {}, "'nowhere.py:make' names the file 'nowhere.py', which is not there"),
     ],
 )
@@ -58,6 +63,20 @@ def test_a_mistake_is_answered_with_one_sentence(name, options, complaint):
     with pytest.raises(BadInput) as error:
         make_game(name, **options)
     assert complaint in str(error.value)
+
+
+def test_a_game_of_others_says_whose_it_is_and_asks_for_the_extra_where_it_is_missing(monkeypatch, capfd):
+    assert make_game("smax:8m").package == "jaxmarl"
+    assert capfd.readouterr() == ("", "")  # JaxMARL would tell what it does not find
+    monkeypatch.setitem(sys.modules, "jaxmarl.environments.mpe", None)
+    with pytest.raises(BadInput, match=r"a game of JaxMARL.*pip install 'coplay\[games\]'"):
+        make_game("mpe:simple_spread")
+
+
+def test_what_can_be_set_in_a_game_of_others_is_known_without_its_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jaxmarl.environments.smax", None)
+    assert option_names("smax:3m")[:2] == ["map", "max_steps"]
+    assert set(IMPORTED) <= set(ENVIRONMENTS)
 
 
 @pytest.fixture

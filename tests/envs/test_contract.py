@@ -70,7 +70,7 @@ def test_a_good_walk_breaks_nothing(hunt):
         ("after", "reward", put(1.0, departed), "a player who left is rewarded"),
         ("before", "legal", put(True, departed), "a player who left may do more than 'stay'"),
         ("after", "terminated", put(True, (0, 0)), "active and terminated disagree"),
-        ("after", "truncated", put(True, over), "a player's last step is both terminated and truncated"),
+        ("after", "truncated", put(True, over), "a game that ended for everyone is also truncated"),
         ("after", "truncated", put(True, over), "it is truncated although can_truncate is false"),
         ("after", "terminated", put(False, ...), "an episode is longer than horizon=35"),
     ],

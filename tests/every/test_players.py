@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import chi2
 
-from coplay.envs import coin_game, matrix, snowdrift, specialisation, stag_hunt
+from coplay.envs import coin_game, make_game, matrix, snowdrift, specialisation, stag_hunt
 from coplay.players.catalogue import PLAYERS, describe, make_player, player_names, players_of
 from coplay.players.scripted import random_player, scripted
 from tests.players.play import compiled, keep_all, play
@@ -21,6 +21,8 @@ GAMES = {
     "coin_game": coin_game.make(),
     "matrix": matrix.make(),
     "specialisation": specialisation.make(rounds=10),
+    "mpe:simple_spread": make_game("mpe:simple_spread"),
+    "mpe:simple_tag": make_game("mpe:simple_tag"),
 }
 OPTIONS = {  # of players that cannot do without
     "biased": "biased(0.7)",

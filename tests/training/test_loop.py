@@ -61,7 +61,7 @@ def test_a_resumed_run_writes_the_same_metrics_once(whole, interrupted):
 def test_evaluation_leaves_training_equal_to_the_bit(whole, tmp_path):
     watched = runs.train(small(**{"evaluation.every": 2, "evaluation.episodes": 4}), tmp_path / "watched")
     assert same_bits(final_state(whole), final_state(watched))
-    assert "eval/return" in pc.unique(watched.metrics()["metric"]).to_pylist()
+    assert {"eval/return", "eval/outcome/hares"} <= set(pc.unique(watched.metrics()["metric"]).to_pylist())
 
 
 def test_nothing_is_compiled_after_the_first_chunk(whole):

@@ -11,7 +11,7 @@ from coplay.errors import BadInput, nearest
 from coplay.experiment import Experiment, experiment_names, parse_run, read_run, zoo_names
 from coplay.players.catalogue import EVERYWHERE, PLAYERS, YARDSTICKS, describe
 from coplay.settings import describe_type, field_docs, field_types
-from coplay.training.run_folder import RunFolder
+from coplay.training.run_folder import RunFolder, package_version
 
 
 def games_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,6 +42,7 @@ def _one_game(arguments: argparse.Namespace) -> int:
         "horizon": env.horizon,
         "ceiling": env.ceiling,
         "symmetry": env.symmetry,
+        "package": f"{env.package} {package_version(env.package)}" if env.package else "coplay",
         "options": _options(type(env.options), env.options) if dataclasses.is_dataclass(env.options) else [],
     }
     if arguments.json:

@@ -32,7 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def collect(arguments: argparse.Namespace, rest: list[str]) -> int:
-    path = Path(arguments.out or f"data/{Path(arguments.game).stem}.parquet")
+    path = Path(arguments.out or f"data/{Path(arguments.game).stem.replace(':', '_')}.parquet")
     if path.exists():
         raise BadInput(f"{path} is there already; name another with --out")
     options = _game_options(arguments.game, rest)

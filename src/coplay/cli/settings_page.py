@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from coplay.algorithms import ALGORITHMS, DESCRIPTIONS
 from coplay.diagnostics.metrics import METRICS
-from coplay.envs import ENVIRONMENTS, GAMES
+from coplay.envs import ENVIRONMENTS, GAMES, options_of
 from coplay.experiment import (
     EvaluationConfig,
     Experiment,
@@ -37,9 +37,9 @@ def page() -> str:
         parts += [f"## `[{section}]`", _table(config, getattr(top, section))]
     for name in ALGORITHMS:
         parts += [f"## `[{name}]`", DESCRIPTIONS[name], _table(type(getattr(top, name)), getattr(top, name))]
-    for name, make in ENVIRONMENTS.items():
-        options = make().options
-        parts += [f"## `[game_options]` of `{name}`", GAMES[name], _table(type(options), options)]
+    for name in ENVIRONMENTS:
+        options = options_of(name)
+        parts += [f"## `[game_options]` of `{name}`", GAMES[name], _table(options, options())]
     parts += ["## `coplay pretrain`", "For every part:", _table(Training, Training())]
     for name, kind in PARTS.items():
         parts += [f"`coplay pretrain {name}`: {kind.description}.", _table(kind.config, kind.config())]

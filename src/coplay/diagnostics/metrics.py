@@ -7,6 +7,7 @@ METRICS: dict[str, str] = {
     "action/<name>": "Share of an agent's actions while in the game that were this one.",
     "eval/return": "Mean return of evaluation games, per agent, in games and keys of their own.",
     "eval/length": "Mean length of evaluation games.",
+    "eval/outcome/<name>": "How often this happened in an evaluation game; `won`: the share of games won.",
     "policy/loss": "PPO's clipped surrogate, negative; averaged over epochs.",
     "policy/entropy": "Mean entropy of the policy over legal actions, in nats.",
     "policy/kl": "Mean divergence of the new policy from the one that played, E[(ratio - 1) - log ratio].",

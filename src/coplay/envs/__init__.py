@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from coplay.envs import coin_game, contract, matrix, snowdrift, specialisation, stag_hunt
+from coplay.envs.imported import mpe, smax
 from coplay.errors import BadInput, nearest
 from coplay.plugins import load_function
 from coplay.settings import field_types, from_table
@@ -16,11 +17,23 @@ ENVIRONMENTS: dict[str, Callable[..., Environment]] = {
     "coin_game": coin_game.make,
     "matrix": matrix.make,
     "specialisation": specialisation.make,
+    "mpe:simple_spread": mpe.simple_spread,
+    "mpe:simple_tag": mpe.simple_tag,
+    "smax": smax.make,
+}
+
+# Games of others, whose packages are extras. What can be set is known before the package is imported, which
+# starts JAX: settings are read earlier, and decide with how many devices it starts.
+IMPORTED: dict[str, type] = {
+    "mpe:simple_spread": mpe.SpreadConfig,
+    "mpe:simple_tag": mpe.TagConfig,
+    "smax": smax.SMAXConfig,
 }
 
 PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: ("stag_hunt", options) for name, options in stag_hunt.PRESETS.items()},
     **{name: ("matrix", options) for name, options in matrix.PRESETS.items()},
+    **{name: ("smax", options) for name, options in smax.PRESETS.items()},
 }
 
 GAMES: dict[str, str] = {
@@ -38,6 +51,10 @@ GAMES: dict[str, str] = {
     "matching_pennies": "matrix: one wins on equal sides, the other on different ones.",
     "pure_coordination": "matrix: both win on equal sides.",
     "specialisation": "As many tasks as players: it pays to do what nobody else does.",
+    "mpe:simple_spread": "JaxMARL: cover all landmarks together, without bumping into each other.",
+    "mpe:simple_tag": "JaxMARL: slow predators chase quick prey round obstacles.",
+    "smax": "JaxMARL: battles in the manner of StarCraft, against a fixed rule.",
+    **{f"smax:{name}": f"smax: {who}" for name, who in smax.MAPS.items()},
 }
 
 QUICK_CHECK = 50  # random steps of a user's own game before it is played
@@ -55,7 +72,7 @@ def make_game(name: str, **options) -> Environment:
 
 def _checked(name: str, game: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """All options of the game's dataclass, with types and combinations checked."""
-    kind = _options_of(game)
+    kind = options_of(game)
     config = from_table(kind, options, where=lambda key: f"game {name!r}: ")
     return {field: getattr(config, field) for field in field_types(kind)}
 
@@ -63,12 +80,13 @@ def _checked(name: str, game: str, options: Mapping[str, Any]) -> dict[str, Any]
 def option_names(name: str) -> list[str]:
     """The options of a game in the catalogue; a user's own game does not say before it is made."""
     game = PRESETS.get(name, (name, {}))[0]
-    return list(field_types(_options_of(game))) if game in ENVIRONMENTS else []
+    return list(field_types(options_of(game))) if game in ENVIRONMENTS else []
 
 
 @functools.cache
-def _options_of(game: str) -> type:
-    return type(ENVIRONMENTS[game]().options)
+def options_of(game: str) -> type:
+    """The dataclass of what can be set in a game of the catalogue."""
+    return IMPORTED.get(game) or type(ENVIRONMENTS[game]().options)
 
 
 _OWN_GAMES: dict[str, Environment] = {}  # those that have passed the check, by name and options

@@ -186,6 +186,7 @@ def _evaluation(env: Environment, config: EvaluationConfig, algorithm: Algorithm
         return {
             "eval/return": jnp.mean(scores.episode_return, axis=0),
             "eval/length": jnp.mean(scores.length),
+            **{f"eval/outcome/{name}": jnp.mean(count) for name, count in scores.outcomes.items()},
         }
 
     return evaluate

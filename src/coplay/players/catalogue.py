@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable
 
 from coplay.errors import BadInput, nearest
-from coplay.players import coin_game, matrix, snowdrift, specialisation, stag_hunt
+from coplay.players import coin_game, matrix, mpe, snowdrift, specialisation, stag_hunt
 from coplay.players.changing import becoming
 from coplay.players.mixture import any_of
 from coplay.players.scripted import ScriptedPlayer, random_player
@@ -46,6 +46,8 @@ PLAYERS: dict[str, dict[str, Maker]] = {
         "fixed": specialisation.fixed,
         "sidestep": specialisation.sidestep,
     },
+    "mpe:simple_spread": {"nearest_landmark": mpe.nearest_landmark},
+    "mpe:simple_tag": {"chaser": mpe.chaser, "fleer": mpe.fleer},
 }
 
 

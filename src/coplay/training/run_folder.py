@@ -260,22 +260,22 @@ def default_name(experiment_name: str, root: str = "runs") -> Path:
 # --- what a run was made with ----------------------------------------------------------------------
 
 
-def collect_versions() -> dict[str, Any]:
-    """Versions and hardware, without the names and paths of this machine."""
+def collect_versions(*more_packages: str) -> dict[str, Any]:
+    """Versions and hardware, without the names and paths of this machine. An empty name is no package."""
     import jax  # here, so that reading a run folder needs no JAX
 
     return {
-        "coplay": _package_version("coplay"),
+        "coplay": package_version("coplay"),
         **_git_state(),
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
         "cpu_count": os.cpu_count(),
         "devices": [f"{device.platform}:{device.id} {device.device_kind}" for device in jax.devices()],
-        "packages": {name: _package_version(name) for name in PACKAGES},
+        "packages": {name: package_version(name) for name in (*PACKAGES, *more_packages) if name},
     }
 
 
-def _package_version(name: str) -> str | None:
+def package_version(name: str) -> str | None:
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
