@@ -73,6 +73,7 @@ def _module(built: Built, name: str, params) -> dict[str, Any]:
     return {
         "member": name,
         "parameters": config.parameters if config else "frozen",
+        "needs": next(member.build(member.seats).needs for member in built.members if member.name == name),
         "network": f"{config.network} {'x'.join(map(str, config.hidden))}" if config else None,
         "networks": networks,
         "weights": sum(networks.values()),

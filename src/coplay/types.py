@@ -197,6 +197,13 @@ class Stage(NamedTuple):
     update: Callable  # params, learner, trajectory, key -> params, learner, Metrics
 
 
+# What a player must have at hand when it plays, beside its weights.
+DECENTRALISED = "decentralised"  # its own observation, and who it is
+WITH_MEMORY = "decentralised + memory"  # and what it has seen of this game
+COMMUNICATES = "communicates"  # and what its fellows see
+SEES_ALL = "sees the game"  # everyone's rows, or the game's own state
+
+
 class Algorithm(NamedTuple):
     """How some seats of a game are played and what is learned from it."""
 
@@ -211,6 +218,7 @@ class Algorithm(NamedTuple):
         None  # params -> params, once before training: parts learned elsewhere are put in
     )
     reads_states: bool = False  # its learning asks for the game's own states with every step
+    needs: str = DECENTRALISED  # at hand when it plays
 
 
 def as_played(algorithm: Algorithm) -> Algorithm:

@@ -360,3 +360,22 @@ def test_terms_that_have_no_effect_are_not_named():
     assert set(loss_terms(config())) == {"policy", "entropy", "value", "align"}
     assert set(loss_terms(config(context="joint"))) == {"policy", "entropy", "value", "align", "smooth"}
     assert set(loss_terms(config(context="none"))) == {"policy", "entropy", "value"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "needs"),
+    [
+        ({}, "decentralised"),
+        ({"context": "local_history"}, "decentralised + memory"),
+        ({"context": "joint"}, "communicates"),
+    ],
+)
+def test_what_play_needs_is_said_and_so(env, changes, needs):
+    algorithm = hyper_mappo(env, SEATS, config(**changes), PLAN)
+    assert algorithm.needs == needs
+    params = loud(algorithm.init(jax.random.key(0)))
+    timestep = jax.vmap(env.reset)(jax.random.split(jax.random.key(0), ENVS))[1]
+    spoilt = dataclasses.replace(timestep, observation=timestep.observation.at[:, 1].set(jnp.nan))
+    policy = algorithm.act(params, algorithm.remember(ENVS), spoilt, None, jax.random.key(0))[1].policy
+    assert np.isnan(policy[:, 1]).all()
+    assert np.isnan(policy[:, [0, 2, 3]]).any() == (needs == "communicates")

@@ -21,6 +21,8 @@ from coplay.algorithms.views import View, with_identity
 from coplay.nets import NETWORKS
 from coplay.nets.hyper import Generator, GeneratorShape, Spoken
 from coplay.types import (
+    DECENTRALISED,
+    WITH_MEMORY,
     Algorithm,
     Decision,
     Environment,
@@ -110,6 +112,7 @@ def as_algorithm(model: ActorCritic, init: Callable, learn: Stage) -> Algorithm:
         act=lambda params, memory, timestep, state, key: act(model, params, memory, timestep, key),
         watch=lambda params, memory, transition: memory,
         learn=learn,
+        needs=WITH_MEMORY if model.has_memory else DECENTRALISED,
     )
 
 

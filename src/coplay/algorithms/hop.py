@@ -54,6 +54,7 @@ from coplay.opponents.minds import Habits, Mind, beliefs, chosen, open_mind, wat
 from coplay.planning.search import SearchConfig
 from coplay.training.stages import in_order, on
 from coplay.types import (
+    SEES_ALL,
     Algorithm,
     Decision,
     Environment,
@@ -104,6 +105,7 @@ def hop(env: Environment, seats: tuple[int, ...], config: HOPConfig, run: Plan) 
         learn=_learn(parts, run),
         play=lambda *arguments: _play(parts, *arguments),
         told=lambda memory, goals: _told(parts, memory, goals),
+        needs=SEES_ALL,
     )
 
 

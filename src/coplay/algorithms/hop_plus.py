@@ -39,6 +39,8 @@ from coplay.opponents.goal_policy import those_after
 from coplay.opponents.prior import board_parts
 from coplay.training.stages import in_order, on
 from coplay.types import (
+    DECENTRALISED,
+    SEES_ALL,
     Algorithm,
     Decision,
     Environment,
@@ -65,6 +67,7 @@ def hop_plus(env: Environment, seats: tuple[int, ...], config: HOPPlusConfig, ru
         play=lambda *arguments: _play(parts, *arguments),
         begin=lambda params: with_pretrained(parts, params),
         reads_states=config.imagines or parts.world is not None,
+        needs=SEES_ALL if config.subgoals != "none" or config.acts != "policy" else DECENTRALISED,
     )
 
 

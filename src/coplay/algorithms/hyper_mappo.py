@@ -19,7 +19,17 @@ from coplay.algorithms.views import joint_view, own_view
 from coplay.nets.context import EACH_STEP, ContextShape, Told
 from coplay.nets.hyper import GeneratorShape
 from coplay.training.stages import in_order
-from coplay.types import Algorithm, Environment, Key, Memory, PyTree, Seated, TimeStep, Transition
+from coplay.types import (
+    COMMUNICATES,
+    Algorithm,
+    Environment,
+    Key,
+    Memory,
+    PyTree,
+    Seated,
+    TimeStep,
+    Transition,
+)
 
 
 def hyper_mappo(env: Environment, seats: tuple[int, ...], config: HyperMAPPOConfig, plan: Plan) -> Algorithm:
@@ -30,6 +40,8 @@ def hyper_mappo(env: Environment, seats: tuple[int, ...], config: HyperMAPPOConf
     extra = additions(model, config, plan)
     learn = in_order({"policy": ppo_stage(env, model, config, plan, extra=extra)})
     algorithm = as_algorithm(model, lambda key: extra.begin(init(key)), learn)
+    if config.context == "joint":
+        algorithm = algorithm._replace(needs=COMMUNICATES)
     return algorithm._replace(watch=_watch_actions(model)) if _reads_actions(config) else algorithm
 
 

@@ -101,8 +101,8 @@ def print_plan(planned, console) -> None:
             terms = ", ".join(f"{weight:+g} {name}" for name, weight in module["loss_terms"].items())
             weights = ", ".join(f"{size:,} {name}" for name, size in module["networks"].items())
             console.print(
-                f"  {module['member']}: {module['network']}, {module['parameters']}; weights {weights}; "
-                f"loss {terms}"
+                f"  {module['member']}: {module['network']}, {module['parameters']}, {module['needs']}; "
+                f"weights {weights}; loss {terms}"
             )
         else:
             console.print(f"  {module['member']}: does not learn")
