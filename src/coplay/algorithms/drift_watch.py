@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from coplay.algorithms.actor_critic import ActorCritic
-from coplay.algorithms.glance import Glance, Sample, glance, in_a_row, policy_at
+from coplay.algorithms.glance import Glance, Sample, glance, in_a_row, policy_at, some_games
 from coplay.algorithms.targets import Batch, Lesson, make_batch
 from coplay.diagnostics import drift
 from coplay.training.devices import masked_mean, total
@@ -99,6 +99,7 @@ def _effective(ratio: Float[Array, "state seat"], counts) -> Float[Array, " seat
 
 def diversity(model: ActorCritic, params: Seated, games: Trajectory, length: int) -> Float[Array, ""]:
     """How differently players act on the same observations, sequences read as if an episode began there."""
+    games = some_games(games, max(1, games.steps.before.first.shape[1] // 4))  # as many readings as players
     own = glance(model, params, games, length, is_fresh=True)
     policy, counts = policy_at(model, params, own), in_a_row(own.active)
     apart = [jnp.float32(jnp.nan)]
