@@ -211,3 +211,22 @@ def test_coinciding_curves_are_found_by_their_bits():
     assert statistics.coincide(a, np.nextafter(a, np.inf)) == 1  # only NaN stays what it was
     assert statistics.coincide(np.array([0.0]), np.array([-0.0])) == 0
     assert statistics.coincide(np.array([]), a) == 0
+
+
+def test_three_against_three_cannot_be_below_a_tenth():
+    assert_allclose(statistics.permutation_test(np.array([4.0, 5, 6]), np.array([1.0, 2, 3])), 2 / 20)
+    assert_allclose(statistics.permutation_test(np.arange(5.0) + 10, np.arange(5.0)), 2 / 252)
+    assert statistics.permutation_test(np.ones(4), np.ones(4)) == 1.0
+
+
+def test_drawn_splits_agree_with_all_of_them(monkeypatch):
+    a, b = np.array([1.0, 2.5, 3.0, 4.0, 2.0]), np.array([1.5, 0.5, 2.2, 1.0, 0.1])
+    exact = statistics.permutation_test(a, b)
+    monkeypatch.setattr(statistics, "MOST_SPLITS", 10)
+    assert_allclose(statistics.permutation_test(a, b), exact, atol=0.01)
+
+
+def test_holm_steps_down_and_never_up():
+    # sorted .01 x 3, .02 x 2, .03 x 1, each at least the one before
+    assert_allclose(statistics.holm([0.02, 0.01, 0.03]), [0.04, 0.03, 0.04])
+    assert_allclose(statistics.holm([0.6, 0.9]), [1.0, 1.0])
