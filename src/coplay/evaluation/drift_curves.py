@@ -55,7 +55,7 @@ def common_drift(curves: list[DriftCurve]) -> float:
 
 
 def _smoothed(values: Float[np.ndarray, "seed round"], over: int) -> Float[np.ndarray, "seed round"]:
-    """Mean of the last so many rounds, of those in which an episode ended; rounds before any have the first."""
+    """Mean of the last so many rounds in which an episode ended; rounds before any have the first."""
     known = np.isfinite(values)
     added = np.cumsum(np.where(known, values, 0.0), axis=1)
     count = np.cumsum(known, axis=1)
