@@ -347,7 +347,7 @@ def test_imagined_returns_are_put_to_the_scale_of_this_round():
     parts, _ = parts_of(game(), SEATS, CONFIG)
     _, params, _, trajectory = played()
     settled = dataclasses.replace(CONFIG, value_normalisation=True)
-    batch, scale, _ = compiled(
+    batch, scale, *_ = compiled(
         lambda: make_batch(
             game(), parts.policy, settled, usual_lesson(settled), 10, params["policy"], trajectory
         )

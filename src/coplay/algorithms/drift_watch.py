@@ -5,20 +5,19 @@ Kept cheap: a quarter of the round at most, and what needs gradients only every 
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from coplay.algorithms.actor_critic import ActorCritic
+from coplay.algorithms import value_scale
+from coplay.algorithms.actor_critic import ActorCritic, memory_of, sequences
 from coplay.algorithms.glance import Glance, Sample, glance, in_a_row, policy_at, some_games
-from coplay.algorithms.targets import Batch, Lesson, make_batch
+from coplay.algorithms.targets import Batch, value_fit
 from coplay.diagnostics import drift
 from coplay.training.devices import masked_mean, total
-from coplay.types import Environment, Metrics, PyTree, Seated, Trajectory
-
-Settings = Any  # as in PPOConfig
+from coplay.types import Metrics, PyTree, Seated, Trajectory
 
 EVERY = 10  # updates between looks at gradients
 PARTS = 8  # of the sample, whose gradients are compared
@@ -29,28 +28,36 @@ class Watch(NamedTuple):
     """A look at each update, and what it remembers from one to the next."""
 
     init: Callable  # weights -> state
-    look: Callable  # weights before and after, state, batch, round, its sample -> state, figures
+    look: Callable  # weights before and after, state, what they learned from, a sample -> state, figures
 
 
-def drift_watch(
-    env: Environment, model: ActorCritic, settings: Settings, lesson: Lesson, loss: Callable
-) -> Watch:
+class Judged(NamedTuple):
+    """A round as it was learned from, what was earned in it, and how much of that the critic had foreseen."""
+
+    batch: Batch
+    earned: Float[Array, "*rows"]
+    explained: Float[Array, "*group"]
+
+
+def drift_watch(model: ActorCritic, loss: Callable) -> Watch:
     """`loss` is the policy's alone, of the networks that it is made with and a batch."""
     each, weights_of = model.sharing.map, model.sharing.weights
 
     def init(params: Seated) -> PyTree:
         return each(lambda _: {"rounds": jnp.int32(0), "explained": jnp.float32(jnp.nan)})(weights_of(params))
 
-    def look(before: Seated, after: Seated, state: PyTree, batch: Batch, explained: Array, seen: Sample):
+    def look(before: Seated, after: Seated, state: PyTree, judged: Judged, seen: Sample):
+        few = seen.glance.first.shape[0]
         figures = play_figures(model, before, after, seen.glance)
         figures["drift/diversity"] = diversity(model, after, seen.games, seen.length)
-        figures["drift/critic_staleness"] = explained - state["explained"]
-        explained_now = make_batch(env, model, settings, lesson, seen.length, after, seen.games)[2]
+        figures["drift/critic_staleness"] = judged.explained - state["explained"]
+        explained = each(lambda w, b, earned: _explained(model, w, _first(few, b), earned[:few]))(
+            weights_of(after), judged.batch, judged.earned
+        )
 
         def gradients() -> Metrics:
-            few = seen.glance.first.shape[0]
-            return each(lambda w, b: gradient_figures(loss, w, jax.tree.map(lambda x: x[:few], b)))(
-                {name: weights_of(before)[name] for name in acting(model)}, batch
+            return each(lambda w, b: gradient_figures(loss, w, _first(few, b)))(
+                {name: weights_of(before)[name] for name in acting(model)}, judged.batch
             )
 
         shapes = jax.eval_shape(gradients)
@@ -59,10 +66,22 @@ def drift_watch(
             gradients,
             lambda: jax.tree.map(lambda x: jnp.full(x.shape, jnp.nan, x.dtype), shapes),
         )
-        kept = {"rounds": state["rounds"] + 1, "explained": explained_now["value/explained_variance"]}
-        return kept, figures
+        return {"rounds": state["rounds"] + 1, "explained": explained}, figures
 
     return Watch(init, look)
+
+
+def _first(columns: int, batch: Batch) -> Batch:
+    return jax.tree.map(lambda x: x[:columns], batch)
+
+
+def _explained(model: ActorCritic, weights: PyTree, batch: Batch, earned: Array) -> Float[Array, ""]:
+    """How much of what was earned the critic foresees with these weights."""
+    memory = memory_of(model, batch.memory, "critic")
+    inputs: PyTree = batch.policy_input if model.same_view else batch.critic_input
+    value = sequences(model, "critic", weights, memory, inputs, batch.first)[1][..., 0]
+    value = value_scale.denormalised(value_scale.scale_of(weights), value)
+    return value_fit(value, earned, batch.valued)["value/explained_variance"]
 
 
 def acting(model: ActorCritic) -> list[str]:

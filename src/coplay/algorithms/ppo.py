@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 from coplay.algorithms import value_scale
 from coplay.algorithms.actor_critic import ActorCritic, actor_critic, as_algorithm, memory_of, sequences
 from coplay.algorithms.additions import Additions, nothing_added
-from coplay.algorithms.drift_watch import drift_watch
+from coplay.algorithms.drift_watch import Judged, drift_watch
 from coplay.algorithms.glance import sample
 from coplay.algorithms.losses import (
     TaughtRows,
@@ -131,7 +131,7 @@ def ppo_stage(
     lesson, extra = lesson or usual_lesson(config), extra or nothing_added(model)
     each, weights_of = model.sharing.map, model.sharing.weights
     optimiser = _optimiser(config, plan, extra.rates)
-    watch = drift_watch(env, model, config, lesson, lambda w, batch: _policy_loss(config, extra, w, batch))
+    watch = drift_watch(model, lambda weights, batch: _policy_loss(config, extra, weights, batch))
     descend = fit(
         lambda weights, batch: _loss(model, config, extra, weights, batch),
         optimiser,
@@ -149,7 +149,7 @@ def ppo_stage(
         return _learner(model, each(optimiser.init)(networks), watch.init(params), extra.init(params))
 
     def update(params, learner, trajectory: Trajectory, key: Key, beside: Beside | None = None):
-        batch, scale, figures = make_batch(
+        batch, scale, earned, figures = make_batch(
             env, model, config, lesson, plan.sequence_length, params, trajectory
         )
         batch = _mixed(batch, beside, each(value_scale.normalised), scale) if beside else batch
@@ -164,8 +164,8 @@ def ppo_stage(
         weights = before | networks | ({"scale": scale} if "scale" in before else {})
         after = model.sharing.pack(weights, params.own["seat"])
         seen = sample(model, params, trajectory, plan.sequence_length)
-        explained, kept = figures["value/explained_variance"], weights_of(learner)["watch"]
-        kept, moved = watch.look(params, after, kept, batch, explained, seen)
+        judged = Judged(batch, earned, figures["value/explained_variance"])
+        kept, moved = watch.look(params, after, weights_of(learner)["watch"], judged, seen)
         after, state, more = extra.finish(params, after, state, seen.glance)
         return after, _learner(model, optimiser_state, kept, state), figures | moved | more
 

@@ -58,6 +58,15 @@ class Batch:
     beside: PyTree = ()  # what terms beside PPO's own read (algorithms/additions.py)
 
 
+class Targets(NamedTuple):
+    batch: Batch
+    scale: ValueScale  # of values, with this round's returns
+    earned: Float[
+        Array, "*rows"
+    ]  # returns with a trace of 1, in the game's units: what critics are judged by
+    figures: Metrics
+
+
 class Round(NamedTuple):
     """A round of play, and how its arrays are turned into columns of groups and back."""
 
@@ -102,8 +111,8 @@ def make_batch(
     length: int,
     params: Seated,
     trajectory: Trajectory,
-) -> tuple[Batch, ValueScale, Metrics]:
-    """Everything the loss reads, the new scale of values, and how well the critic had foreseen returns."""
+) -> "Targets":
+    """Everything the loss reads, and how well the critic had foreseen returns."""
     played = Round(model, trajectory, length if model.has_memory else trajectory.steps.before.first.shape[0])
     steps, each, scaled = trajectory.steps, model.sharing.map, standardiser(settings)
     memory = _column_memory(model, trajectory)
@@ -140,7 +149,8 @@ def make_batch(
         memory=memory,
     )
     full = advantages(model, settings, steps, reward, value, next_value, trace=1.0)
-    return batch, scale, each(_value_fit)(played.columns(value), played.columns(full + value), valued)
+    earned = played.columns(full + value)
+    return Targets(batch, scale, earned, each(value_fit)(played.columns(value), earned, valued))
 
 
 def _taught(played: Round, lesson: Lesson, counts: Bool[Array, "time env seat"]) -> TaughtRows | tuple[()]:
@@ -249,7 +259,7 @@ def standardiser(settings: Settings) -> Callable:
     return scaled
 
 
-def _value_fit(value: Float[Array, "*rows"], returns: Float[Array, "*rows"], counts) -> Metrics:
+def value_fit(value: Float[Array, "*rows"], returns: Float[Array, "*rows"], counts) -> Metrics:
     """How well the critic had foreseen what was earned up to the end of the round. `returns` have a trace of
     1: others lean on the critic that they are to judge."""
     axes = tuple(range(value.ndim))

@@ -32,9 +32,9 @@ def joint_variation(
     old: Float[Array, "state seat action"],
     new: Float[Array, "state seat action"],
     log_ratio: Float[Array, "state seat"],
-) -> Float[Array, " state"]:
-    """Half the absolute difference of joint play, summed over joint actions; where there are too many of
-    them, max(0, 1 - ratio) of the joint action that was drawn, which has the same mean."""
+) -> Float[Array, " some_states"]:
+    """Half the absolute difference of joint play, summed over joint actions, in the first of the states;
+    where there are too many actions, max(0, 1 - ratio) of the joint one that was drawn, in all of them."""
     _, seats, actions = old.shape
     if actions**seats > MOST_JOINT_ACTIONS:
         return jnp.maximum(0.0, 1.0 - jnp.exp(jnp.sum(log_ratio, axis=-1)))
