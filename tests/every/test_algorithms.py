@@ -35,7 +35,8 @@ def changes(name, parameters, network="mlp"):
     } | board
 
 
-KINDS = [(name, kind) for name in ALGORITHMS for kind in PARAMETERS if name != "hop" or kind == "per_agent"]
+ONLY = {"hop": ("per_agent",), "happo": ("per_agent",), "hyper_mappo": ("shared", "shared_with_id")}
+KINDS = [(name, kind) for name in ALGORITHMS for kind in ONLY.get(name, PARAMETERS)]
 
 
 @pytest.mark.parametrize(("name", "parameters"), KINDS)

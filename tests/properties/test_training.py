@@ -69,8 +69,11 @@ def both_ways(updates, name="ppo_4h1s_4x4", **changes):
     return rename_state(work.env, after), metrics, renamed_after, renamed_metrics
 
 
+CIRCLED = ["ppo_4h1s_4x4", "happo_4h1s_4x4", "hop_4h1s_4x4", "hop_plus_4h1s_4x4_strangers"]
+
+
 @pytest.mark.optimised
-@pytest.mark.parametrize("name", ["ppo_4h1s_4x4", "hop_4h1s_4x4", "hop_plus_4h1s_4x4_strangers"])
+@pytest.mark.parametrize("name", CIRCLED)
 def test_renaming_players_in_a_circle_permutes_training_to_the_bit(name):
     after, metrics, renamed_after, renamed_metrics = both_ways(updates=3, name=name)
     assert same_bits(after.params, renamed_after.params)
@@ -79,12 +82,18 @@ def test_renaming_players_in_a_circle_permutes_training_to_the_bit(name):
     for name, value in metrics.items():
         value = np.asarray(value)[:, :3]
         expected = value[..., ORDER] if value.ndim == 3 else value
-        np.testing.assert_array_equal(np.asarray(renamed_metrics[name])[:, :3], expected, err_msg=name)
+        found = np.asarray(renamed_metrics[name])[:, :3]
+        if name.startswith("drift/"):  # sums over players, who come in another order
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6, err_msg=name)
+        else:
+            np.testing.assert_array_equal(found, expected, err_msg=name)
 
 
 POOLED = {  # who shares what
     "weights": {"ppo.parameters": "shared"},
     "weights and names": {"ppo.parameters": "shared_with_id"},
+    "a generator": {"name": "hyper_mappo_4h1s_4x4"},
+    "a generator that all are heard by": {"name": "hyper_mappo_4h1s_4x4", "hyper_mappo.context": "joint"},
     "a model of the game": {
         "name": "hop_plus_4h1s_4x4",
         "hop_plus.gates": "off",
