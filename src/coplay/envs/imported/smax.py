@@ -3,8 +3,8 @@
 A unit moves, stops or attacks an enemy within its range. All units earn alike: the share of the enemies'
 health that a step took, and 1 for a battle that is won, so that a unit which sees it through earns 2 at
 most. A dead unit leaves, as players do in all our games, and earns nothing from then on, where JaxMARL pays
-it on. Taught its own reward alone, a unit learns to live rather than to win; `learning_reward = "team"`
-counts to the end of the battle, as the mean over all units, the dead included at 0.
+it on. Taught its own reward alone, a unit loses by dying what the others still earn; `learning_reward =
+"team"` counts to the end of the battle, as the mean over all units, the dead included at 0.
 
 A side that is wiped out ends the game, `terminated`. After `max_steps` it is cut, `truncated`; JaxMARL
 itself counts one step more. The enemy is JaxMARL's heuristic one: it attacks what is in range and stays
