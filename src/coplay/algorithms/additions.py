@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from jaxtyping import Array
+
 from coplay.algorithms.actor_critic import ActorCritic, memory_of, sequences
 from coplay.algorithms.glance import Glance
 from coplay.algorithms.targets import Batch
@@ -14,8 +16,8 @@ class Additions(NamedTuple):
     init: Callable[[Seated], PyTree]  # weights -> state of its own, () for none
     prepare: Callable[[Seated, PyTree, Trajectory, Batch], Batch]  # before the descent: what its terms read
     speak: Callable[[PyTree, Batch], tuple[Any, dict, dict]]  # weights, chunk -> logits, terms, figures
-    finish: Callable[[Seated, Seated, PyTree, Glance], tuple[Seated, PyTree, dict]]
-    # weights before and after, state, a sample of the round -> weights, state, figures
+    finish: Callable[[Seated, PyTree, Glance, Array], tuple[Seated, PyTree, dict]]
+    # new weights, state, a sample of the round, how far each seat moved there -> weights, state, figures
     rates: dict[str, float]  # of networks that learn at another rate, as multiples of the policy's
 
 
@@ -29,6 +31,6 @@ def nothing_added(model: ActorCritic) -> Additions:
         init=lambda params: (),
         prepare=lambda params, state, trajectory, batch: batch,
         speak=speak,
-        finish=lambda before, after, state, seen: (after, state, {}),
+        finish=lambda after, state, seen, moved: (after, state, {}),
         rates={},
     )

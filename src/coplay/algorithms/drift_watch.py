@@ -99,11 +99,11 @@ def play_figures(model: ActorCritic, before: Seated, after: Seated, seen: Glance
     log_ratio = jnp.where(active, drift.taken(new, action) - drift.taken(old, action), 0.0)
     variation = drift.joint_variation(old, new, log_ratio)
     mean_joint = masked_mean(joint, is_played, (0,))
-    mean_own = masked_mean(own, jnp.broadcast_to(is_played[:, None], own.shape), (0,))
+    share = masked_mean(own, jnp.broadcast_to(is_played[:, None], own.shape), (0,))  # of the joint figure
     return {
-        "drift/kl": mean_own,
+        "drift/kl": masked_mean(own, active, (0,)),
         "drift/joint_kl": mean_joint,
-        "drift/others_kl": mean_joint - mean_own,
+        "drift/others_kl": mean_joint - share,
         "drift/joint_tv": masked_mean(variation, is_played[: len(variation)], (0,)),
         "drift/effective_samples": _effective(drift.others_ratio(log_ratio), is_played),
     }

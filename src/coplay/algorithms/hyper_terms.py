@@ -21,12 +21,12 @@ from coplay.algorithms.actor_critic import (
     to_columns,
 )
 from coplay.algorithms.additions import Additions
-from coplay.algorithms.glance import Glance, in_a_row, policy_at
+from coplay.algorithms.glance import Glance
 from coplay.algorithms.hyper_config import HyperMAPPOConfig
 from coplay.algorithms.losses import log_policy
 from coplay.algorithms.ppo import Plan
 from coplay.algorithms.targets import Batch
-from coplay.diagnostics.drift import divergence, moved
+from coplay.diagnostics.drift import divergence
 from coplay.nets.hyper import Spoken
 from coplay.training.devices import masked_mean
 from coplay.types import Metrics, PyTree, Seated, Trajectory
@@ -54,12 +54,9 @@ def additions(model: ActorCritic, config: HyperMAPPOConfig, plan: Plan) -> Addit
             terms["smooth"] = figures["hyper/smooth"] = _smooth(model, config, weights, batch, spoken)
         return spoken.logits, terms, figures
 
-    def finish(before: Seated, after: Seated, state: PyTree, seen: Glance):
-        kl = moved(policy_at(model, before, seen), policy_at(model, after, seen), in_a_row(seen.active))
-        state = {
-            "strength": _followed(config, state["strength"], masked_mean(kl, in_a_row(seen.active), (0, 1))),
-            "rounds": state["rounds"] + 1,
-        }
+    def finish(after: Seated, state: PyTree, seen: Glance, moved: Float[Array, " seat"]):
+        strength = _followed(config, state["strength"], jnp.mean(moved))
+        state = {"strength": strength, "rounds": state["rounds"] + 1}
         figures = {"hyper/beta": state["strength"] * config.align_weight}
         return (
             _moved_on(model, config, plan, after, state["rounds"]),

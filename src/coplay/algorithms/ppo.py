@@ -166,7 +166,7 @@ def ppo_stage(
         seen = sample(model, params, trajectory, plan.sequence_length)
         judged = Judged(batch, earned, figures["value/explained_variance"])
         kept, moved = watch.look(params, after, weights_of(learner)["watch"], judged, seen)
-        after, state, more = extra.finish(params, after, state, seen.glance)
+        after, state, more = extra.finish(after, state, seen.glance, moved["drift/kl"])
         return after, _learner(model, optimiser_state, kept, state), figures | moved | more
 
     return Stage(init, update)

@@ -197,14 +197,14 @@ def _pieces(shape: GeneratorShape, sizes: list[tuple[int, int]]) -> tuple[Piece,
 def _silent(key: Key, width: int, pieces: tuple[Piece, ...]) -> Linear:
     """Heads that say nothing yet. The left of a low-rank product starts at a draw: with both at zero,
     neither would ever be moved."""
-    keys = jax.random.split(key, len(pieces))
+    spare, *keys = jax.random.split(key, 1 + len(pieces))
     draws = [
         jax.random.normal(k, (math.prod(p.shape),)) / math.sqrt(p.shape[0])
         if p.part == "left"
         else jnp.zeros(math.prod(p.shape))
         for k, p in zip(keys, pieces, strict=True)
     ]
-    heads = Linear(key, 1, 1, 1.0)
+    heads = Linear(spare, 1, 1, 1.0)
     zeros = jnp.zeros((width, sum(math.prod(piece.shape) for piece in pieces)))
     return eqx.tree_at(lambda head: (head.weight, head.bias), heads, (zeros, jnp.concatenate(draws)))
 
