@@ -30,6 +30,7 @@ MAY_IMPORT = {
     "reports": LEAVES | {"training"},  # run folders on disk: no experiment, no algorithm
     "runs": LEAVES | {"experiment", "plan", "training", "evaluation", "players", "reports"},
     "meetings": LEAVES | {"experiment", "training", "evaluation", "players", "runs"},
+    "studies": LEAVES | {"evaluation", "experiment", "plan", "runs", "training"},
     "offline": LEAVES | {"envs", "evaluation", "experiment", "nets", "opponents", "players", "training"},
     "bench": LEAVES | {"envs", "experiment", "planning", "training"},
 }

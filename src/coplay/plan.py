@@ -43,7 +43,7 @@ def plan(built: Built, starts: bool = True) -> Plan:
     params = stretch.algorithm.init(jax.random.key(0))
     params = begun(stretch.algorithm, params) if starts else params
     modules = [_module(built, name, params[name]) for name in params]
-    trained = sum(module["weights"] for module in modules if module["loss_terms"])
+    trained = _trained(modules)
     return Plan(
         game=experiment.game,
         seats=list(stretch.lineup),
@@ -56,6 +56,17 @@ def plan(built: Built, starts: bool = True) -> Plan:
         memory_bytes=_memory(built, stretch, params),
         seconds=_seconds(built, trained),
     )
+
+
+def label_and_weights(built: Built) -> tuple[str, int]:
+    """What the first member needs at hand when it plays, and how many numbers of one seed are trained."""
+    params = built.stretches[0].algorithm.init(jax.random.key(0))
+    modules = [_module(built, name, params[name]) for name in params]
+    return modules[0]["needs"], _trained(modules)
+
+
+def _trained(modules: list[dict[str, Any]]) -> int:
+    return sum(module["weights"] for module in modules if module["loss_terms"])
 
 
 def refuse_if_too_large(planned: Plan) -> None:

@@ -81,9 +81,13 @@ class Watcher:
 
 
 def train(
-    name: str | Experiment, out: str | Path | None = None, watcher: Watcher | None = None, **overrides: Any
+    name: str | Experiment,
+    out: str | Path | None = None,
+    watcher: Watcher | None = None,
+    pages: bool = True,
+    **overrides: Any,
 ) -> Run:
-    """Train an experiment in a new run folder, score it and write its report."""
+    """Train an experiment in a new run folder; with `pages`, record an episode and write its report."""
     given = name if isinstance(name, Experiment) else experiments.read_experiment(name)
     given = resolve(experiments.with_overrides(given, overrides))
     prepare(given.devices)
@@ -96,10 +100,12 @@ def train(
     with folder.lock():
         watcher = watcher or Watcher()
         watcher.planned(planned)
-        return _go_on(folder, built, None, 0, watcher)
+        return _go_on(folder, built, None, 0, watcher, pages)
 
 
-def resume(path: str | Path, steps: int | None = None, watcher: Watcher | None = None) -> Run:
+def resume(
+    path: str | Path, steps: int | None = None, watcher: Watcher | None = None, pages: bool = True
+) -> Run:
     """Go on from the last good checkpoint, bit for bit; `steps` moves the planned end."""
     folder = RunFolder.open(path)
     with folder.lock():
@@ -115,7 +121,7 @@ def resume(path: str | Path, steps: int | None = None, watcher: Watcher | None =
         checkpoint.forget_after(folder.checkpoints, updates * work.steps_per_update)
         watcher = watcher or Watcher()
         watcher.planned(plan(built, starts=False))
-        return _go_on(folder, built, state, updates, watcher)
+        return _go_on(folder, built, state, updates, watcher, pages)
 
 
 def load(path: str | Path) -> Run:
@@ -135,15 +141,16 @@ def resolve(experiment: Experiment) -> Experiment:
     )
 
 
-def _go_on(folder: RunFolder, built: Built, state, updates: int, watcher: Watcher) -> Run:
+def _go_on(folder: RunFolder, built: Built, state, updates: int, watcher: Watcher, pages: bool) -> Run:
     began = time.perf_counter()
     work = experiments.job(built)
     finished = loop.run(work, folder, state, updates, watcher.progressed, watcher.wants_stop)
     run = Run(folder, built.experiment, finished, time.perf_counter() - began)
     if not finished.stopped:
         folder.merge_metrics()
-        record_episode(run, built)
-        write_report(folder.path)
+        if pages:
+            record_episode(run, built)
+            write_report(folder.path)
     return run
 
 

@@ -176,3 +176,14 @@ def test_rows_that_do_not_count_are_in_no_scale():
 def test_a_running_scale_without_one_is_refused():
     with pytest.raises(ValueError, match="value_normalisation=true"):
         PPOConfig(advantage_scale="running", value_normalisation=False)
+
+
+def test_learning_rates_are_data_so_that_runs_which_differ_in_them_share_a_program():
+    def program(rate: float) -> str:
+        work = small_job(learning_rate=rate)
+        algorithm = work.stretches[0].algorithm
+        state = loop.start(work, work.stretches[0])
+        step = functools.partial(loop.train_step, work.env, algorithm, work.num_steps, work.sequence_length)
+        return str(jax.make_jaxpr(step)(jax.tree.map(lambda x: x[0], state)))
+
+    assert program(1e-3) == program(3e-3)

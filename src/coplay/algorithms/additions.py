@@ -18,7 +18,7 @@ class Additions(NamedTuple):
     speak: Callable[[PyTree, Batch], tuple[Any, dict, dict]]  # weights, chunk -> logits, terms, figures
     finish: Callable[[Seated, PyTree, Glance, Array], tuple[Seated, PyTree, dict]]
     # new weights, state, a sample of the round, how far each seat moved there -> weights, state, figures
-    rates: dict[str, float]  # of networks that learn at another rate, as multiples of the policy's
+    rates: dict[str, float]  # of networks that learn at another rate than the policy
 
 
 def nothing_added(model: ActorCritic) -> Additions:

@@ -64,7 +64,7 @@ def additions(model: ActorCritic, config: HyperMAPPOConfig, plan: Plan) -> Addit
             figures | _figures(model, after, seen),
         )
 
-    rates = {"generator": config.generator_rate / config.learning_rate}
+    rates = {"generator": config.generator_rate}
     return Additions(
         begin=lambda params: _begun(model, config, params),
         init=lambda params: {"strength": jnp.float32(1.0), "rounds": jnp.int32(0)},

@@ -207,9 +207,9 @@ def _networks(model: ActorCritic, weights: PyTree) -> PyTree:
 
 def _optimiser(config: PPOConfig, plan: Plan, rates: dict[str, float]) -> optax.GradientTransformation:
     steps = plan.num_updates * config.epochs * config.minibatches
-    rate = optax.linear_schedule(config.learning_rate, 0.0, steps) if config.anneal else config.learning_rate
-    parts = [clip_each_part(config.max_grad_norm), optax.adam(rate, eps=1e-5)]
-    return optax.chain(*parts, *([scale_parts(rates)] if rates else []))
+    falls = [optax.scale_by_schedule(optax.linear_schedule(1.0, 0.0, steps))] if config.anneal else []
+    parts = [clip_each_part(config.max_grad_norm), optax.scale_by_adam(eps=1e-5), *falls]
+    return optax.chain(*parts, step_by(config.learning_rate, rates))
 
 
 def _loss(
@@ -305,16 +305,19 @@ def _counters(config: PPOConfig, samples: Float[Array, "*group"]) -> Metrics:
     }
 
 
-def scale_parts(rates: dict[str, float]) -> optax.GradientTransformation:
-    """Steps of the named networks times these numbers."""
+def step_by(rate: float, others: dict[str, float]) -> optax.GradientTransformation:
+    """Steps downhill of so much; of the networks named in `others`, of that much.
 
-    def scale(updates, state, params=None):
-        def one(name: str, part: PyTree) -> PyTree:
-            return jax.tree.map(lambda x: x * rates[name], part) if name in rates else part
+    Rates are kept in the optimiser's state, so that runs which differ in nothing else share their program."""
 
-        return {name: one(name, part) for name, part in updates.items()}, state
+    def init(params):
+        return {name: jnp.float32(others.get(name, rate)) for name in params}
 
-    return optax.GradientTransformation(lambda params: optax.EmptyState(), scale)
+    def step(updates, state, params=None):
+        moved = {name: jax.tree.map(lambda x, r=state[name]: -r * x, part) for name, part in updates.items()}
+        return moved, state
+
+    return optax.GradientTransformation(init, step)
 
 
 def clip_each_part(most: float) -> optax.GradientTransformation:

@@ -109,7 +109,7 @@ def print_plan(planned, console) -> None:
     console.print(
         f"  {planned.steps:,} steps in {planned.updates:,} updates, {planned.seeds} seed(s), "
         f"{planned.devices} device(s); about {planned.memory_bytes / 2**20:,.0f} MiB, "
-        f"roughly {_minutes(planned.seconds)}"
+        f"roughly {minutes(planned.seconds)}"
     )
 
 
@@ -158,7 +158,7 @@ class LiveLine(runs.Watcher):
         share = progress.step / progress.total_steps
         return (
             f"{share:4.0%} {progress.step:,} steps | {self.speed / 1000:.1f}k steps/s | "
-            f"{_minutes(left)} left | return per seat {seats}"
+            f"{minutes(left)} left | return per seat {seats}"
         )
 
 
@@ -192,12 +192,12 @@ def _tell(run, watcher: LiveLine, as_json: bool) -> int:
             f"{score.seeds} seed(s) x {score.episodes} episodes, {score.mode}); per seat {seats}"
         )
         result.print(
-            f"{score.step:,} steps in {_minutes(run.seconds)}; report: {run.folder.report}", markup=False
+            f"{score.step:,} steps in {minutes(run.seconds)}; report: {run.folder.report}", markup=False
         )
     return 0
 
 
-def _minutes(seconds: float) -> str:
+def minutes(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -15,6 +15,7 @@ from coplay.cli import (
     export,
     pretrain,
     replay,
+    reproduce,
     train,
 )
 
@@ -99,6 +100,13 @@ VERBS = [
         "Compare runs: interquartile means, intervals, chance of improvement.",
         compare.arguments,
         compare.compare,
+    ),
+    Verb(
+        "reproduce",
+        "Run a shipped study: arms, tasks and seeds into a table, a figure and what may be claimed.",
+        reproduce.arguments,
+        reproduce.reproduce,
+        reproduce.EPILOG,
     ),
     Verb(
         "bench",

@@ -92,7 +92,7 @@ def _check_rollout(experiment: Experiment) -> None:
                 f"times devices={resolved_devices(experiment)}"
             )
         if _reads_sequences(config) and rollout.num_steps % rollout.sequence_length:
-            what = "subgoals" if "gru" not in config.network else f"network={config.network!r}"
+            what = f"network={config.network!r}" if "gru" in config.network else f"{name}, which remembers"
             raise BadInput(
                 f"num_steps={rollout.num_steps} must be a multiple of sequence_length="
                 f"{rollout.sequence_length} with {what}"
