@@ -6,7 +6,6 @@ from coplay.studies import read_study
 
 SMALL = """
 question = "Does a generator help?"
-tuning_seeds = 1
 
 [settings]
 hidden = [8]
@@ -51,6 +50,7 @@ steps = 256
 level = 0.9
 seeds = 2
 rates = [1e-3, 1e-2]
+tuning_seeds = 1
 settings = { num_agents = 4, num_envs = 32 }
 
 [tasks.two]

@@ -46,8 +46,8 @@ def test_a_capacity_control_has_as_many_weights_and_not_a_unit_more_than_it_need
     wide = experiment_of(study, "four", "wide", 0.01, FULL)
     _, wanted = label_and_weights(experiment_of(study, "four", "generated", 0.01, FULL))
     _, found = label_and_weights(wide)
-    # A unit of the policy reads 9 numbers and 4 for who one is, has a bias and speaks to 4 actions; one of the
-    # critic reads 4 x 9 and 4, has a bias and speaks to 1 value.
+    # A unit of the policy reads 9 numbers and 4 for who one is, has a bias and speaks to 4 actions; one of
+    # the critic reads 4 x 9 and 4, has a bias and speaks to 1 value.
     of_a_unit = (9 + 4 + 1 + 4) + (4 * 9 + 4 + 1 + 1)
     assert found - of_a_unit < wanted <= found
 
@@ -72,7 +72,8 @@ def test_the_command_of_an_arm_is_the_arm(study):
         ('arms = ["plain", "slow"]', 'arms = ["slow"]', "baseline plain is not among"),
         ('rates_from = "four"', 'rates_from = "five"', "'five' is no task"),
         ('role = "control"\nbase = "generated"', 'role = "control"', "names the arm it belongs to"),
-        ("tuning_seeds = 1", "tuning_seed = 1", "line 3: unknown key 'tuning_seed'; .*tuning_seeds"),
+        ("tuning_seeds = 1", "tuning_seed = 1", "unknown key 'tasks.four.tuning_seed'; .*tuning_seeds"),
+        ("question =", "questoin =", "line 2: unknown key 'questoin'; .*question"),
         ("level = 0.9", 'level = "high"', "should be a number"),
     ],
 )

@@ -97,7 +97,7 @@ def _dry_run(study: Study, jobs: list[Job], budget: Budget, as_json: bool) -> in
         seeds = min(task.seeds, budget.most_seeds)
         has_sweep = not (study.arms[job.arm].base or task.rates_from)
         rates = len(task.rates[: budget.most_rates]) if has_sweep else 1
-        tuning = rates * min(study.tuning_seeds, budget.most_seeds) if rates > 1 else 0
+        tuning = rates * min(task.tuning_seeds, budget.most_seeds) if rates > 1 else 0
         command = command_of(study, job.task, job.arm, task.rates[0], budget)
         rows.append(
             {"task": job.task, "arm": job.arm, "label": plan.modules[0]["needs"], "weights": plan.parameters}

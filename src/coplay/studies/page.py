@@ -147,7 +147,7 @@ def _sweep(study: Study, task: str) -> str:
         return f"learning rate {own.rates[0]:g} for every arm, no sweep."
     rates = ", ".join(f"{rate:g}" for rate in own.rates)
     return (
-        f"every arm without a base was tried at rates of {rates} on {study.tuning_seeds} other seeds, and "
+        f"every arm without a base was tried at rates of {rates} on {own.tuning_seeds} other seeds, and "
         "the best by return over training was taken."
     )
 

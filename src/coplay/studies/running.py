@@ -89,7 +89,7 @@ def _tried(study: Study, job: Job, budget: Budget, out: Path, watcher) -> dict[f
     scores = {}
     for rate in rates:
         given = experiment_of(study, job.task, job.arm, rate, budget)
-        seeds = min(study.tuning_seeds, budget.most_seeds)
+        seeds = min(task.tuning_seeds, budget.most_seeds)
         given = dataclasses.replace(given, seed=TUNING_SEED, seeds=seeds)
         folder = _trained(given, out / job.task / job.arm / f"rate-{rate:g}", watcher)
         if folder is None:

@@ -36,6 +36,7 @@ class Task:
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)  # of every arm alike
     seeds: int = 5
     rates: tuple[float, ...] = (5e-4,)  # learning rates that every arm with no base is tried at
+    tuning_seeds: int = 2  # that a rate is chosen on; their numbers are no final seed's
     rates_from: str = ""  # the task whose choice of rates is taken over
     arms: tuple[str, ...] = ()  # that are run; none named: all
 
@@ -55,7 +56,6 @@ BUDGETS = {"full": Budget(1.0, 1000, 1000), "quick": Budget(0.1, 2, 1)}
 class Study:
     name: str
     question: str
-    tuning_seeds: int  # that a learning rate is chosen on; their numbers are no final seed's
     settings: dict[str, Any]  # of every arm on every task
     arms: dict[str, Arm]
     tasks: dict[str, Task]
@@ -81,14 +81,13 @@ def read_study(name: str) -> Study:
     if not path.is_file():
         raise BadInput(f"{name!r} is neither a TOML file nor a shipped study; {nearest(name, study_names())}")
     tables, where = read_toml(path)
-    known = ("question", "tuning_seeds", "settings", "arms", "tasks")
+    known = ("question", "settings", "arms", "tasks")
     for key in tables:
         if key not in known:
             raise BadInput(f"{where(key)}unknown key {key!r}; {nearest(key, known)}")
     study = Study(
         name=path.stem,
         question=str(tables.get("question", "")),
-        tuning_seeds=int(tables.get("tuning_seeds", 2)),
         settings=dict(tables.get("settings", {})),
         arms={n: from_table(Arm, t, where, f"arms.{n}.") for n, t in tables.get("arms", {}).items()},
         tasks={n: from_table(Task, t, where, f"tasks.{n}.") for n, t in tables.get("tasks", {}).items()},
