@@ -1,0 +1,42 @@
+"""`coplay reproduce` on the command line."""
+
+import json
+
+import pytest
+
+from coplay.cli.main import main
+
+
+def test_a_dry_run_names_every_run_with_the_command_that_makes_it(capsys, study_file):
+    assert main(["reproduce", str(study_file), "--tasks", "four", "--dry-run", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    by_arm = {run["arm"]: run for run in told["runs"]}
+    assert set(by_arm) == {"plain", "slow", "wide", "generated", "mistaken"}
+    assert by_arm["plain"]["rates"] == 2
+    assert by_arm["slow"]["rates"] == 1
+    assert by_arm["generated"]["label"] == "decentralised + memory"
+    assert by_arm["mistaken"]["command"].startswith("coplay train hyper_specialisation ")
+
+
+def test_runs_come_to_a_page_and_numbers(capsys, study_file, tmp_path):
+    words = ["reproduce", str(study_file), "--tasks", "four", "--arms", "plain,generated", "--budget", "quick"]
+    assert main([*words, "--out", str(tmp_path / "out"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [arm["arm"] for arm in told["arms"]] == ["plain", "generated"]
+    assert {"task", "arm", "p", "may_be_made"} <= set(told["claims"][0])
+    assert (tmp_path / "out" / "small.md").is_file()
+
+
+@pytest.mark.parametrize(
+    "words, sentence",
+    [
+        (["hypr"], "'hypr' is neither a TOML file nor a shipped study; did you mean 'hyper'"),
+        (["hyper", "--tasks", "stag"], "the study has no task 'stag'; did you mean 'stag_hunt'"),
+        (["hyper", "--arms", "A9"], "the study has no arm 'A9'"),
+        (["hyper", "--seeds", "3"], "unknown option '--seeds'"),
+        (["hyper", "--budget", "slow"], "--budget slow is none of full, quick"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(capsys, words, sentence):
+    assert main(["reproduce", *words]) == 2
+    assert sentence in capsys.readouterr().err
