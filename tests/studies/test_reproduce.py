@@ -19,8 +19,8 @@ def test_a_dry_run_names_every_run_with_the_command_that_makes_it(capsys, study_
 
 
 def test_runs_come_to_a_page_and_numbers(capsys, study_file, tmp_path):
-    words = ["reproduce", str(study_file), "--tasks", "four", "--arms", "plain,generated", "--budget", "quick"]
-    assert main([*words, "--out", str(tmp_path / "out"), "--json"]) == 0
+    words = ["reproduce", str(study_file), "--tasks", "four", "--arms", "plain,generated", "--json"]
+    assert main([*words, "--budget", "quick", "--out", str(tmp_path / "out")]) == 0
     told = json.loads(capsys.readouterr().out)
     assert [arm["arm"] for arm in told["arms"]] == ["plain", "generated"]
     assert {"task", "arm", "p", "may_be_made"} <= set(told["claims"][0])
