@@ -3,55 +3,37 @@
 import dataclasses
 import itertools
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 
-from coplay.algorithms.hyper_config import HyperMAPPOConfig
-from coplay.algorithms.hyper_mappo import generated_actor_critic, hyper_mappo
-from coplay.algorithms.hyper_terms import Spoken, _followed, _smooth, additions
-from coplay.algorithms.losses import log_policy
-from coplay.algorithms.ppo import MAPPOConfig, Plan, _loss, loss_terms, mappo, scale_parts
-from coplay.algorithms.targets import make_batch, usual_lesson
+from coplay.algorithms.hyper_mappo import hyper_mappo
+from coplay.algorithms.hyper_terms import Spoken, _followed, _smooth
+from coplay.algorithms.ppo import MAPPOConfig, _loss, loss_terms, mappo, scale_parts
 from coplay.envs import make_game
 from coplay.experiment import with_overrides
 from coplay.players.frozen import greedy
 from coplay.settings import parse_text
-from coplay.training.rollout import collect, start_playing
 from coplay.types import Seated
+from tests.algorithms.generated import (
+    ENVS,
+    LENGTH,
+    PLAN,
+    SEATS,
+    TINY,
+    VARIANTS,
+    batch_of,
+    config,
+    learned,
+    loud,
+    named,
+    parts,
+    played,
+    ratio,
+)
 from tests.small import same_bits, small
-
-SEATS, ENVS, TIME, LENGTH = (0, 1, 2, 3), 6, 8, 4
-PLAN = Plan(num_updates=10, sequence_length=LENGTH, num_envs=ENVS, num_steps=TIME)
-TINY = {
-    "hidden": (8, 8),
-    "epochs": 1,
-    "minibatches": 1,
-    "encoder_width": 8,
-    "history_width": 8,
-    "trunk": (8,),
-    "attention_heads": 2,
-    "regenerate_every": 2,
-}
-
-VARIANTS = {
-    "identity": {},
-    "identity, last layer": {"generate": "last_layer"},
-    "identity, low rank": {"generate": "low_rank", "identity": "one_hot"},
-    "identity, anchor, exploring": {"target": "anchor", "explore": 0.1},
-    "local": {"context": "local_history"},
-    "local, lstm, scales": {"context": "local_history", "history": "lstm", "generate": "scales"},
-    "local, added up": {"context": "local_history", "generate": "last_layer", "accumulate": 0.9},
-    "joint": {"context": "joint"},
-    "joint, every step, full, no history": {
-        "context": "joint", "regenerate_every": 1, "generate": "full", "history": "none",
-    },
-    "joint, one for all": {"context": "joint", "increments": "shared"},
-    "joint, of another game": {"context": "joint", "context_from": "another_game", "smooth": "weight"},
-}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -59,51 +41,15 @@ def env():
     return make_game("specialisation", num_agents=4, rounds=3)
 
 
-def config(**changes) -> HyperMAPPOConfig:
-    return HyperMAPPOConfig(**TINY | changes)
-
-
-def played(env, algorithm, params):
-    def one_round(params):
-        actor = start_playing(env, algorithm, jax.random.key(1), ENVS)
-        return collect(env, algorithm, params, actor, jax.random.key(2), TIME, LENGTH)[1]
-
-    return jax.jit(one_round)(params)
-
-
-def learned(algorithm, params, trajectory, updates=1):
-    """Weights after each of so many updates from the same round."""
-    update, learner, after = jax.jit(algorithm.learn.update), algorithm.learn.init(params), []
-    for key in range(updates):
-        params, learner, _ = update(params, learner, trajectory, jax.random.key(key))
-        after.append(params)
-    return after
-
-
-def parts(env, settings):
-    """The model behind the algorithm, its additions, and the algorithm."""
-    model, _ = generated_actor_critic(env, SEATS, settings)
-    return model, additions(model, settings, PLAN), hyper_mappo(env, SEATS, settings, PLAN)
-
-
-def batch_of(env, model, settings, extra, params, trajectory):
-    length = LENGTH if model.has_memory else TIME
-
-    @jax.jit
-    def prepared(params, trajectory):
-        batch = make_batch(env, model, settings, usual_lesson(settings), length, params, trajectory)[0]
-        return extra.prepare(params, extra.init(params), trajectory, batch)
-
-    return prepared(params, trajectory)
-
-
-def loud(params: Seated, size: float = 0.3) -> Seated:
-    """With heads that say something already."""
-    group = params.common["group"]
-    heads = group["generator"].heads.weight
-    drawn = size * jax.random.normal(jax.random.key(9), heads.shape)
-    generator = eqx.tree_at(lambda g: g.heads.weight, group["generator"], drawn)
-    return Seated(params.own, {"group": group | {"generator": generator}})
+WIRED = {
+    name: VARIANTS[name]
+    for name in (
+        "identity",
+        "identity, the copy plays",
+        "local",
+        "joint",
+    )
+}
 
 
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
@@ -118,7 +64,7 @@ def test_what_is_read_again_is_what_was_played_and_moves_all_that_is_generated(e
     def looked_at(weights):
         gradient = jax.grad(lambda w: _loss(model, settings, extra, w, batch)[0])(weights)
         moved = jax.tree.map(lambda w, g: w - 0.1 * g, weights, gradient)
-        return _ratio(extra, weights, batch), _ratio(extra, moved, batch), gradient["generator"]
+        return ratio(extra, weights, batch), ratio(extra, moved, batch), gradient["generator"]
 
     before, after, gradient = looked_at(weights)
     assert_allclose(before, 1.0, atol=1e-5)
@@ -126,13 +72,7 @@ def test_what_is_read_again_is_what_was_played_and_moves_all_that_is_generated(e
     assert not (silent := named(gradient, lambda leaf: not leaf.any())), f"no gradient: {silent}"
 
 
-def _ratio(extra, weights, batch):
-    log_all = log_policy(extra.speak(weights, batch)[0], batch.policy.legal)
-    new = jnp.take_along_axis(log_all, batch.policy.action[..., None], axis=-1)[..., 0]
-    return jnp.exp(jnp.where(batch.policy.counts, new - batch.policy.log_prob, 0.0))
-
-
-@pytest.mark.parametrize("changes", [{}, {"context": "joint"}], ids=["identity", "joint"])
+@pytest.mark.parametrize("changes", WIRED.values(), ids=WIRED)
 def test_every_tensor_of_the_generator_is_in_the_optimiser_and_moves_within_two_updates(env, changes):
     _, _, algorithm = parts(env, config(**changes))
     params = algorithm.init(jax.random.key(0))
@@ -145,13 +85,7 @@ def test_every_tensor_of_the_generator_is_in_the_optimiser_and_moves_within_two_
     assert not (still := named(moved, lambda leaf: not leaf.any())), f"never moved: {still}"
 
 
-def named(tree, is_meant) -> list[str]:
-    """Paths of the leaves that are meant."""
-    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
-    return [jax.tree_util.keystr(path) for path, leaf in leaves if is_meant(np.asarray(leaf))]
-
-
-@pytest.mark.parametrize("changes", [{}, {"context": "local_history"}, {"context": "joint"}])
+@pytest.mark.parametrize("changes", WIRED.values(), ids=WIRED)
 def test_what_the_generator_says_reaches_play_learning_and_scores(env, changes):
     settings = config(**changes)
     model, extra, algorithm = parts(env, settings)
@@ -201,19 +135,6 @@ def test_increments_of_nothing_leave_mappo(env):
     other = hyper_mappo(env, SEATS, dataclasses.replace(settings, delta_scale=1.0), PLAN)
     moved = learned(other, loud(other.init(jax.random.key(0))), trajectory)[0]
     assert not same_bits(moved.common["group"]["policy"], same.common["group"]["policy"])
-
-
-def test_the_copy_changes_only_when_it_is_due(env):
-    _, _, algorithm = parts(env, config(target="anchor", target_every=3, explore=0.2))
-    params = algorithm.init(jax.random.key(0))
-    after = [params, *learned(algorithm, params, played(env, algorithm, params), updates=6)]
-    copies = [np.asarray(each.common["group"]["target"].heads.weight) for each in after]
-    assert not copies[2].any() and copies[3].any()
-    assert_array_equal(copies[3], after[3].common["group"]["generator"].heads.weight)
-    assert_array_equal(copies[5], copies[3])
-    # less is explored, and nothing after half of ten updates
-    shares = [float(each.own["seat"]["exploring"][0]) for each in after]
-    assert_allclose(shares, [0.2, 0.16, 0.12, 0.08, 0.04, 0.0, 0.0], atol=1e-6)
 
 
 def test_exploring_mixes_in_even_play_over_what_is_legal(env):
@@ -344,6 +265,7 @@ def test_the_generator_learns_at_its_own_rate(env):
         ({"accumulate": 0.5}, "does not"),
         ({"accumulate": 1.0}, "no bound"),
         ({"context": "joint", "accumulate": 0.5}, "low rank"),
+        ({"target": "act"}, "at most 4 updates, not 10"),
         ({"context": "joint", "attention_heads": 3}, "multiple of"),
         ({"context": "joint", "history_reads": ("everything",)}, "must name some of"),
         ({"explore": 0.5}, "between 0 and 0.3"),

@@ -5,6 +5,7 @@ from typing import Literal
 
 from coplay.algorithms.ppo import MAPPOConfig
 
+MOST_LAG = 4  # updates for which a copy may play
 IN_TIME = ("local_history", "joint")  # contexts that change while a game goes on
 
 
@@ -29,8 +30,8 @@ class HyperMAPPOConfig(MAPPOConfig):
     accumulate: float = 0.0  # above 0: increments add up within an episode and fade by this factor a step
     delta_scale: float = 1.0  # s in theta_0 + s * delta; 0: a control
     generator_rate: float = 5e-4  # learning rate of the generator
-    target: Literal["none", "anchor"] = "none"  # anchor: align_weight holds play near a copy of the generator
-    target_every: int = 10  # updates between copies
+    target: Literal["none", "anchor", "act"] = "none"  # a copy that play is held near (align), or that plays
+    target_every: int = 10  # updates between copies; at most 4 where the copy plays
     smooth: Literal["policy", "weight"] = (
         "policy"  # neighbouring increments are compared by what they do, or as numbers
     )
@@ -77,6 +78,11 @@ class HyperMAPPOConfig(MAPPOConfig):
             raise ValueError(
                 f"hyper_mappo generates an mlp, not {self.network!r}; context='local_history' has memory"
             )
+        if self.target == "act" and self.target_every > MOST_LAG:
+            raise ValueError(
+                f"target='act' plays with a copy that lags behind what learns: set target_every to at most "
+                f"{MOST_LAG} updates, not {self.target_every}"
+            )
         if self.context == "identity" and self.identity == "none":
             raise ValueError("context='identity' needs identity='embedding' or 'one_hot'")
         if self.context == "identity" and self.increments == "shared":
@@ -107,6 +113,10 @@ class HyperMAPPOConfig(MAPPOConfig):
     @property
     def moves_in_time(self) -> bool:
         return self.context in IN_TIME
+
+    @property
+    def surrogate_floor(self) -> float | None:
+        return 3.0 if self.target == "act" and self.context != "none" else None
 
     @property
     def added_terms(self) -> dict[str, float]:

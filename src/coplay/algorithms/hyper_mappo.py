@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from coplay.algorithms.actor_critic import ActorCritic, actor_critic, as_algorithm
+from coplay.algorithms.actor_critic import ActorCritic, act, actor_critic, as_algorithm
 from coplay.algorithms.hyper_config import HyperMAPPOConfig
-from coplay.algorithms.hyper_terms import additions
+from coplay.algorithms.hyper_terms import additions, that_plays
 from coplay.algorithms.ppo import Plan, mappo, ppo_stage
 from coplay.algorithms.rewards import learning_reward
 from coplay.algorithms.views import joint_view, own_view
@@ -40,9 +40,18 @@ def hyper_mappo(env: Environment, seats: tuple[int, ...], config: HyperMAPPOConf
     extra = additions(model, config, plan)
     learn = in_order({"policy": ppo_stage(env, model, config, plan, extra=extra)})
     algorithm = as_algorithm(model, lambda key: extra.begin(init(key)), learn)
+    if config.target == "act":
+        algorithm = algorithm._replace(act=_by_the_copy(model, config))
     if config.context == "joint":
         algorithm = algorithm._replace(needs=COMMUNICATES)
     return algorithm._replace(watch=_watch_actions(model)) if _reads_actions(config) else algorithm
+
+
+def _by_the_copy(model: ActorCritic, config: HyperMAPPOConfig) -> Callable:
+    def play(params: Seated, memory: Memory, timestep: TimeStep, state: PyTree, key: Key):
+        return act(model, that_plays(model, config, params), memory, timestep, key)
+
+    return play
 
 
 def generated_actor_critic(

@@ -4,6 +4,8 @@
   observation, or be alike as numbers. Only where something was regenerated within an episode.
 - `align`: an update should not move play far, KL(reference || new), the reference being the policy that
   played, or an older copy of the generator (the anchor). Its weight follows what was measured.
+
+A copy may also play (`target = "act"`): then drift is told of the copy, which moves when it is made anew.
 """
 
 import dataclasses
@@ -21,6 +23,7 @@ from coplay.algorithms.actor_critic import (
     to_columns,
 )
 from coplay.algorithms.additions import Additions
+from coplay.algorithms.drift_watch import play_figures
 from coplay.algorithms.glance import Glance
 from coplay.algorithms.hyper_config import HyperMAPPOConfig
 from coplay.algorithms.losses import log_policy
@@ -55,14 +58,16 @@ def additions(model: ActorCritic, config: HyperMAPPOConfig, plan: Plan) -> Addit
         return spoken.logits, terms, figures
 
     def finish(after: Seated, state: PyTree, seen: Glance, moved: Float[Array, " seat"]):
+        figures = _figures(model, after, seen)
+        rounds = state["rounds"] + 1
+        onward = _moved_on(model, config, plan, after, rounds)
+        if config.target == "act":
+            played, plays = (that_plays(model, config, params) for params in (after, onward))
+            moved = play_figures(model, played, after, seen)["drift/kl"]  # what align holds down
+            figures |= play_figures(model, played, plays, seen) | {"hyper/lag": jnp.mean(moved)}
         strength = _followed(config, state["strength"], jnp.mean(moved))
-        state = {"strength": strength, "rounds": state["rounds"] + 1}
-        figures = {"hyper/beta": state["strength"] * config.align_weight}
-        return (
-            _moved_on(model, config, plan, after, state["rounds"]),
-            state,
-            figures | _figures(model, after, seen),
-        )
+        figures["hyper/beta"] = strength * config.align_weight
+        return onward, {"strength": strength, "rounds": rounds}, figures
 
     rates = {"generator": config.generator_rate / config.learning_rate}
     return Additions(
@@ -78,10 +83,21 @@ def additions(model: ActorCritic, config: HyperMAPPOConfig, plan: Plan) -> Addit
 # --- what is kept beside the weights -------------------------------------------------------------
 
 
+COPIED = {"none": (), "anchor": ("generator",), "act": ("policy", "generator")}
+
+
+def that_plays(model: ActorCritic, config: HyperMAPPOConfig, params: Seated) -> Seated:
+    """The weights that play: the copy's, where there is one to play."""
+    if config.target != "act":
+        return params
+    weights = model.sharing.weights(params)
+    return model.sharing.pack(weights | weights["target"], params.own["seat"])
+
+
 def _begun(model: ActorCritic, config: HyperMAPPOConfig, params: Seated) -> Seated:
     weights, seats = model.sharing.weights(params), params.own["seat"]
     if config.target != "none":
-        weights = weights | {"target": weights["generator"]}
+        weights = weights | {"target": {name: weights[name] for name in COPIED[config.target]}}
     if config.explore:
         seats = seats | {"exploring": jnp.full(len(model.seats), config.explore, jnp.float32)}
     return model.sharing.pack(weights, seats)
@@ -92,9 +108,8 @@ def _moved_on(model: ActorCritic, config: HyperMAPPOConfig, plan: Plan, params: 
     weights, seats = model.sharing.weights(params), params.own["seat"]
     if config.target != "none":
         is_due = rounds % config.target_every == 0
-        copy = jax.tree.map(
-            lambda new, old: jnp.where(is_due, new, old), weights["generator"], weights["target"]
-        )
+        new = {name: weights[name] for name in COPIED[config.target]}
+        copy = jax.tree.map(lambda new, old: jnp.where(is_due, new, old), new, weights["target"])
         weights = weights | {"target": copy}
     if config.explore:
         left = jnp.maximum(0.0, 1.0 - 2.0 * rounds / plan.num_updates)
@@ -119,11 +134,11 @@ def _reference(
     model: ActorCritic, config: HyperMAPPOConfig, params: Seated, trajectory: Trajectory, batch: Batch
 ):
     """Log-probabilities that align holds on to: as it was played, or as the copy would have."""
-    if config.target == "none":
+    if config.target != "anchor":
         policy = to_columns(trajectory.steps.decision.policy[..., model.index, :], batch.first.shape[1])
         return jnp.log(jnp.maximum(policy, 1e-30))
     weights = model.sharing.weights(params)
-    copied = weights | {"generator": weights["target"]}
+    copied = weights | weights["target"]
     memory = memory_of(model, batch.memory, "policy")
     logits = sequences(model, "policy", copied, memory, batch.policy_input, batch.first)[1]
     return log_policy(logits, batch.policy.legal)

@@ -80,6 +80,11 @@ class PPOConfig:
         """Terms of the loss beside PPO's own, and their weights."""
         return {}
 
+    @property
+    def surrogate_floor(self) -> float | None:
+        """How many times a negative advantage may count at most; None: without bound."""
+        return None
+
 
 @dataclasses.dataclass(frozen=True)
 class MAPPOConfig(PPOConfig):
@@ -232,7 +237,9 @@ def _loss(
         terms["search"] = taught_loss(logits, rows.legal, taught)
         decided["search"] = taught.is_taught
         rows = dataclasses.replace(rows, counts=rows.counts & ~taught.is_taught)
-    terms["policy"], terms["entropy"], figures = clipped_policy_loss(logits, rows, config.clip)
+    terms["policy"], terms["entropy"], figures = clipped_policy_loss(
+        logits, rows, config.clip, config.surrogate_floor
+    )
     if isinstance(batch.imagined, ImaginedRows):
         more, figures_there, decided["imagined"] = _imagined_terms(config, read, batch.imagined)
         terms, figures = terms | more, figures | figures_there
@@ -248,7 +255,8 @@ def _policy_loss(config: PPOConfig, extra: Additions, weights: PyTree, batch: Ba
     """PPO's surrogate alone, as a mean over the rows that count."""
     logits = extra.speak(weights, batch)[0].reshape(-1, batch.policy.legal.shape[-1])
     rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[3:]), batch.policy)
-    return clipped_policy_loss(logits, rows, config.clip)[0] / jnp.maximum(jnp.sum(rows.counts), 1)
+    loss = clipped_policy_loss(logits, rows, config.clip, config.surrogate_floor)[0]
+    return loss / jnp.maximum(jnp.sum(rows.counts), 1)
 
 
 def _log_prob(extra: Additions, weights: PyTree, batch: Batch) -> Float[Array, "column time seat"]:

@@ -36,6 +36,7 @@ METRICS: dict[str, str] = {
     "hyper/align": "Divergence from the policy held on to, as learned; averaged over epochs.",
     "hyper/smooth": "How far neighbouring increments are apart; averaged over epochs.",
     "hyper/beta": "Weight of align, as it follows how far play moved.",
+    "hyper/lag": "Mean divergence of what has been learned from the copy that plays.",
     "hyper/delta_share": "Length of the increments by that of the actor's own weights.",
     "hyper/delta_effect": "Total variation between play with increments and without.",
     "hyper/response": "Mean divergence between neighbouring contexts on one observation.",
