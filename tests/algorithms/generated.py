@@ -42,6 +42,10 @@ VARIANTS = {
         "context": "joint", "regenerate_every": 1, "generate": "full", "history": "none",
     },
     "joint, one for all": {"context": "joint", "increments": "shared"},
+    "identity, a moved critic": {"generated_critic": "last_layer"},
+    "joint, a moved critic, the copy plays": {
+        "context": "joint", "generated_critic": "last_layer", "target": "act", "target_every": 1,
+    },
     "joint, of another game": {"context": "joint", "context_from": "another_game", "smooth": "weight"},
 }  # fmt: skip
 
@@ -84,18 +88,20 @@ def batch_of(env, model, settings, extra, params, trajectory):
     return prepared(params, trajectory)
 
 
-def loud(params: Seated, size: float = 0.3, of: tuple[str, ...] = ("generator", "target")) -> Seated:
+NETWORKS = ("generator", "critic_generator")  # that make increments
+
+
+def loud(params: Seated, size: float = 0.3, of: tuple[str, ...] = (*NETWORKS, "target")) -> Seated:
     """With heads that say something already: those that learn, and their copy if there is one."""
     group = params.common["group"]
-    drawn = size * jax.random.normal(jax.random.key(9), group["generator"].heads.weight.shape)
 
-    def heard(generator):
-        return eqx.tree_at(lambda g: g.heads.weight, generator, drawn)
+    def heard(network):
+        drawn = size * jax.random.normal(jax.random.key(9), network.heads.weight.shape)
+        return eqx.tree_at(lambda n: n.heads.weight, network, drawn)
 
     if "target" in of and "target" in group:
         group = group | {"target": group["target"] | {"generator": heard(group["target"]["generator"])}}
-    if "generator" in of:
-        group = group | {"generator": heard(group["generator"])}
+    group = group | {name: heard(group[name]) for name in NETWORKS if name in of and name in group}
     return Seated(params.own, {"group": group})
 
 

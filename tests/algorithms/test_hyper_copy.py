@@ -9,9 +9,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from coplay.algorithms.hyper_config import HyperMAPPOConfig
 from coplay.algorithms.losses import PolicyRows, clipped_policy_loss
 from coplay.envs import make_game
+from coplay.experiment import with_overrides
 from coplay.players.frozen import greedy
 from tests.algorithms.generated import ENVS, batch_of, config, learned, loud, parts, played, ratio
-from tests.small import same_bits
+from tests.small import same_bits, small
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +97,13 @@ def test_what_a_negative_advantage_costs_ends_at_three_times_it():
     loss = clipped_policy_loss(jnp.zeros((3, 2)), rows, 0.2, floor=3.0)[0]
     assert_allclose(loss, 2.6, rtol=1e-6)
     assert_allclose(clipped_policy_loss(jnp.zeros((3, 2)), rows, 0.2)[0], 4.6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("target", ["none", "anchor", "act"])
+def test_what_a_copy_is_for_is_read_from_text(target):
+    given = {"hyper_mappo.target": target, "hyper_mappo.target_every": "3"}
+    settings = with_overrides(small("hyper_mappo_4h1s_4x4"), given).hyper_mappo
+    assert (settings.target, settings.target_every) == (target, 3)
 
 
 def test_only_where_the_copy_plays_is_the_cost_bounded():

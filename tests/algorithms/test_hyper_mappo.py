@@ -20,6 +20,7 @@ from coplay.types import Seated
 from tests.algorithms.generated import (
     ENVS,
     LENGTH,
+    NETWORKS,
     PLAN,
     SEATS,
     TINY,
@@ -46,6 +47,7 @@ WIRED = {
     for name in (
         "identity",
         "identity, the copy plays",
+        "identity, a moved critic",
         "local",
         "joint",
     )
@@ -64,7 +66,8 @@ def test_what_is_read_again_is_what_was_played_and_moves_all_that_is_generated(e
     def looked_at(weights):
         gradient = jax.grad(lambda w: _loss(model, settings, extra, w, batch)[0])(weights)
         moved = jax.tree.map(lambda w, g: w - 0.1 * g, weights, gradient)
-        return ratio(extra, weights, batch), ratio(extra, moved, batch), gradient["generator"]
+        made_by = {name: gradient[name] for name in NETWORKS if name in gradient}
+        return ratio(extra, weights, batch), ratio(extra, moved, batch), made_by
 
     before, after, gradient = looked_at(weights)
     assert_allclose(before, 1.0, atol=1e-5)
@@ -76,12 +79,13 @@ def test_what_is_read_again_is_what_was_played_and_moves_all_that_is_generated(e
 def test_every_tensor_of_the_generator_is_in_the_optimiser_and_moves_within_two_updates(env, changes):
     _, _, algorithm = parts(env, config(**changes))
     params = algorithm.init(jax.random.key(0))
-    start = params.common["group"]["generator"]
+    start = {name: params.common["group"][name] for name in NETWORKS if name in params.common["group"]}
     states = jax.tree.leaves(algorithm.learn.init(params))
     for leaf in jax.tree.leaves(start):
         assert sum(state.shape == leaf.shape for state in states) >= 2  # Adam's two moments
     after = learned(algorithm, params, played(env, algorithm, params), updates=2)[-1]
-    moved = jax.tree.map(lambda old, new: old != new, start, after.common["group"]["generator"])
+    end = {name: after.common["group"][name] for name in start}
+    moved = jax.tree.map(lambda old, new: old != new, start, end)
     assert not (still := named(moved, lambda leaf: not leaf.any())), f"never moved: {still}"
 
 
@@ -223,6 +227,7 @@ SWITCHES = {
     "smooth_weight": ["0", "5"],
     "align_weight": ["0", "5"],
     "explore": ["0", "0.2"],
+    "generated_critic": ["off", "last_layer"],
 }
 
 

@@ -30,6 +30,7 @@ class HyperMAPPOConfig(MAPPOConfig):
     accumulate: float = 0.0  # above 0: increments add up within an episode and fade by this factor a step
     delta_scale: float = 1.0  # s in theta_0 + s * delta; 0: a control
     generator_rate: float = 5e-4  # learning rate of the generator
+    generated_critic: Literal["off", "last_layer"] = "off"  # what the context moves of the critic
     target: Literal["none", "anchor", "act"] = "none"  # a copy that play is held near (align), or that plays
     target_every: int = 10  # updates between copies; at most 4 where the copy plays
     smooth: Literal["policy", "weight"] = (

@@ -65,6 +65,8 @@ def generated_actor_critic(
         model = _with_last_actions(model)
     if config.explore:
         model = _with_exploring(model)
+    if config.generated_critic != "off":
+        model = _with_told_critic(model)
     return model, init
 
 
@@ -99,7 +101,13 @@ def generator_shape(env: Environment, config: HyperMAPPOConfig) -> GeneratorShap
         together=config.increments == "shared",
     )
     return GeneratorShape(
-        context, config.trunk, config.made, config.rank, config.delta_scale, config.accumulate
+        context=context,
+        trunk=config.trunk,
+        generate=config.made,
+        rank=config.rank,
+        scale=config.delta_scale,
+        decay=config.accumulate,
+        moves_critic=config.generated_critic == "last_layer",
     )
 
 
@@ -167,6 +175,18 @@ def _with_exploring(model: ActorCritic) -> ActorCritic:
         return jnp.concatenate([rows, jnp.broadcast_to(share, (*rows.shape[:-1], 1))], axis=-1)
 
     return model._replace(views=model.views | {"policy": look})
+
+
+def _with_told_critic(model: ActorCritic) -> ActorCritic:
+    """The critic's rows end with the policy's: its context is made from those."""
+    views = model.views
+
+    def look(timestep: TimeStep, notes: PyTree, seats: tuple[int, ...], params: Seated) -> Array:
+        return jnp.concatenate(
+            [views[name](timestep, notes, seats, params) for name in ("critic", "policy")], axis=-1
+        )
+
+    return model._replace(views=views | {"critic": look})
 
 
 def _watch_actions(model: ActorCritic):

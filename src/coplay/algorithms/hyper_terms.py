@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from coplay.algorithms.actor_critic import (
+    CRITIC_HEADS,
     ActorCritic,
     memory_of,
     network_of,
@@ -69,7 +70,8 @@ def additions(model: ActorCritic, config: HyperMAPPOConfig, plan: Plan) -> Addit
         figures["hyper/beta"] = strength * config.align_weight
         return onward, {"strength": strength, "rounds": rounds}, figures
 
-    rates = {"generator": config.generator_rate / config.learning_rate}
+    rate = config.generator_rate / config.learning_rate
+    rates = {name: rate for name in ("generator", CRITIC_HEADS) if name in model.networks}
     return Additions(
         begin=lambda params: _begun(model, config, params),
         init=lambda params: {"strength": jnp.float32(1.0), "rounds": jnp.int32(0)},

@@ -15,7 +15,14 @@ import optax
 from jaxtyping import Array, Float
 
 from coplay.algorithms import value_scale
-from coplay.algorithms.actor_critic import ActorCritic, actor_critic, as_algorithm, memory_of, sequences
+from coplay.algorithms.actor_critic import (
+    CRITIC_HEADS,
+    ActorCritic,
+    actor_critic,
+    as_algorithm,
+    memory_of,
+    sequences,
+)
 from coplay.algorithms.additions import Additions, nothing_added
 from coplay.algorithms.drift_watch import Judged, drift_watch
 from coplay.algorithms.glance import sample
@@ -297,7 +304,7 @@ def _counted(batch: Batch) -> Float[Array, ""]:
 def _named(sums: Metrics) -> Metrics:
     """Figures of policy and search per row that each decided; gradients by the network they move."""
     names = {"grad_norm/critic": "value/grad_norm", "epochs": "policy/epochs"}
-    names |= {f"grad_norm/{part}": f"{part}/grad_norm" for part in ("policy", "generator")}
+    names |= {f"grad_norm/{part}": f"{part}/grad_norm" for part in ("policy", "generator", CRITIC_HEADS)}
 
     def per_row(name: str) -> Array:
         share = sums.get(ROWS + name.partition("/")[0])  # of the rows that teach anything

@@ -23,6 +23,7 @@ METRICS: dict[str, str] = {
     "value/prediction_std": "Spread of predicted returns.",
     "policy/epochs": "Epochs of a round that counted, where policies may only move so far.",
     "generator/grad_norm": "Norm of the generator's gradient before clipping.",
+    "critic_generator/grad_norm": "The same of what moves the critic's last layer.",
     "drift/kl": "Exact divergence of a player's new policy from its old one, on a sample of the round.",
     "drift/joint_kl": "The same summed over players: how far joint play moved in one update.",
     "drift/others_kl": "The same of all players but this one: how far its world moved.",
