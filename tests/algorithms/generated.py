@@ -37,6 +37,7 @@ VARIANTS = {
     "local, lstm, scales": {"context": "local_history", "history": "lstm", "generate": "scales"},
     "local, added up": {"context": "local_history", "generate": "last_layer", "accumulate": 0.9},
     "local, the copy plays": {"context": "local_history", "target": "act", "target_every": 4},
+    "local, transformer": {"context": "local_history", "history": "transformer", "history_window": 3},
     "joint": {"context": "joint"},
     "joint, every step, full, no history": {
         "context": "joint", "regenerate_every": 1, "generate": "full", "history": "none",

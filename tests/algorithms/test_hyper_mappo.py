@@ -49,6 +49,7 @@ WIRED = {
         "identity, the copy plays",
         "identity, a moved critic",
         "local",
+        "local, transformer",
         "joint",
     )
 }
@@ -215,7 +216,8 @@ SWITCHES = {
     "context": ["identity", "local_history", "joint"],
     "context_from": ["own_game", "another_game"],
     "attention_heads": ["2", "0"],
-    "history": ["gru", "lstm", "none"],
+    "history": ["gru", "lstm", "transformer", "none"],
+    "history_window": ["2", "3"],
     "history_reads": ['["observation"]', '["action", "reward"]'],
     "identity": ["embedding", "one_hot", "none"],
     "generate": ["full", "last_layer", "low_rank", "scales"],
@@ -243,6 +245,7 @@ def gradient_with(env, name, value):
     """Of the actor's last layer, with one setting changed."""
     base = TINY | {"context": "joint", "regenerate_every": 1}
     base |= {"generate": "last_layer"} if name in ("accumulate", "smooth") else {}
+    base |= {"history": "transformer"} if name == "history_window" else {}
     changes = {f"hyper_mappo.{key}": x for key, x in (base | {name: value}).items()}
     settings = with_overrides(small("hyper_mappo_4h1s_4x4"), changes).hyper_mappo
     model, extra, algorithm = parts(env, settings)
@@ -271,6 +274,8 @@ def test_the_generator_learns_at_its_own_rate(env):
         ({"accumulate": 1.0}, "no bound"),
         ({"context": "joint", "accumulate": 0.5}, "low rank"),
         ({"target": "act"}, "at most 4 updates, not 10"),
+        ({"context": "joint", "history": "transformer", "history_window": 1}, "shows no past"),
+        ({"context": "joint", "history": "transformer", "history_width": 6}, "multiple of a transformer's 4"),
         ({"context": "joint", "attention_heads": 3}, "multiple of"),
         ({"context": "joint", "history_reads": ("everything",)}, "must name some of"),
         ({"explore": 0.5}, "between 0 and 0.3"),

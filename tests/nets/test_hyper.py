@@ -68,6 +68,10 @@ VARIANTS = {
     "local, last layer, lstm": shape("local", "last_layer", history="lstm"),
     "local, low rank, every 2": shape("local", "low_rank", every=2),
     "local, scales, no history": shape("local", "scales", history="none"),
+    "local, low rank, transformer": shape("local", "low_rank", history="transformer", history_window=4),
+    "joint, last layer, transformer, every 2": shape(
+        "joint", "last_layer", history="transformer", history_window=3, every=2
+    ),
     "joint, low rank": shape("joint", "low_rank"),
     "joint, last layer, once an episode": shape("joint", "last_layer", every=EACH_EPISODE),
     "joint, full, together": shape("joint", "full", together=True, history="none"),

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Literal
 
 from coplay.algorithms.ppo import MAPPOConfig
+from coplay.nets.window import HEADS
 
 MOST_LAG = 4  # updates for which a copy may play
 IN_TIME = ("local_history", "joint")  # contexts that change while a game goes on
@@ -15,8 +16,9 @@ class HyperMAPPOConfig(MAPPOConfig):
     context_from: Literal["own_game", "another_game"] = "own_game"  # another_game: a control
     encoder_width: int = 64  # of what is read
     attention_heads: int = 4  # over the seats that share the generator; joint only
-    history: Literal["none", "gru", "lstm"] = "gru"  # of local_history and joint
-    history_width: int = 64
+    history: Literal["none", "gru", "lstm", "transformer"] = "gru"  # of local_history and joint
+    history_width: int = 64  # of what it makes of the past
+    history_window: int = 16  # rows of the episode that a transformer sees, the present one included
     history_reads: tuple[str, ...] = ("observation", "action", "reward")  # last action and reward
     identity: Literal["embedding", "one_hot", "none"] = "embedding"  # joined to every context
     embedding: int = 16  # numbers that stand for one player
@@ -99,6 +101,15 @@ class HyperMAPPOConfig(MAPPOConfig):
                 f"encoder_width={self.encoder_width} must be a multiple of "
                 f"attention_heads={self.attention_heads}"
             )
+        if self.moves_in_time and self.history == "transformer":
+            if self.history_window < 2:
+                raise ValueError(
+                    f"history_window={self.history_window} shows no past: set 2 or more, or history='none'"
+                )
+            if self.history_width % HEADS:
+                raise ValueError(
+                    f"history_width={self.history_width} must be a multiple of a transformer's {HEADS} heads"
+                )
         unknown = set(self.history_reads) - {"observation", "action", "reward"}
         if self.context in IN_TIME and (unknown or not self.history_reads):
             raise ValueError(

@@ -95,6 +95,7 @@ def generator_shape(env: Environment, config: HyperMAPPOConfig) -> GeneratorShap
         heads=config.attention_heads if config.context == "joint" else 0,
         history=config.history if in_time else "none",
         history_width=config.history_width,
+        history_window=config.history_window,
         identity=config.identity,
         embedding=config.embedding,
         every=config.regenerate_every if in_time else EACH_STEP,

@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Float
 
 from coplay.nets.mlp import MLP, Linear, orthogonal
 from coplay.nets.recurrent import Cell
+from coplay.nets.window import Window
 from coplay.types import Key, Memory
 
 EACH_STEP, EACH_EPISODE = 1, 0  # how often a context is taken anew; any other number: every so many steps
@@ -50,8 +51,9 @@ class ContextShape:
     reads: tuple[str, ...] = ()  # parts of a row that are encoded; none: who one is says it all
     encoder: int = 64
     heads: int = 0  # of attention; 0: one's own row only
-    history: str = "none"  # or gru, lstm
+    history: str = "none"  # or gru, lstm, transformer
     history_width: int = 64
+    history_window: int = 16  # rows that a transformer sees
     identity: str = "embedding"  # or one_hot, none
     embedding: int = 16
     every: int = EACH_STEP  # steps between contexts
@@ -66,7 +68,7 @@ class ContextShape:
 class Context(eqx.Module):
     encoder: MLP | None
     attention: "Attention | None"
-    history: Cell | None
+    history: Cell | Window | None
     names: Float[Array, "identity embedding"] | None
     shape: ContextShape = eqx.field(static=True)
 
@@ -76,8 +78,7 @@ class Context(eqx.Module):
         inputs = sum(getattr(shape.told, name) for name in shape.reads)
         self.encoder = MLP(encoder_key, inputs, (), width, math.sqrt(2.0)) if shape.reads else None
         self.attention = Attention(attention_key, width, shape.heads) if shape.heads else None
-        remembers = shape.history != "none"
-        self.history = Cell(history_key, shape.history, width, shape.history_width) if remembers else None
+        self.history = _history(history_key, shape)
         is_embedded = shape.identity == "embedding" and shape.told.identity
         self.names = orthogonal(name_key, shape.told.identity, shape.embedding, 1.0) if is_embedded else None
         self.shape = shape
@@ -125,11 +126,8 @@ class Context(eqx.Module):
             seen = self.attention(seen, parts["active"][..., 0] > 0)
         if self.history is None:
             return {}, [seen]
-        columns, time, seats = seen.shape[:3]
-        rows = jnp.moveaxis(seen, 1, 0).reshape(time, columns * seats, -1)
-        fresh = jnp.repeat(first.T, seats, axis=1)
-        out = self.history.run(memory["history"].reshape(columns * seats, -1), rows, fresh)
-        remembered, said = (jnp.moveaxis(x.reshape(time, columns, seats, -1), 0, 1) for x in out)
+        out = self.history.run(_rows(memory["history"]), in_time(seen), _each_seats(first, seen))
+        remembered, said = (in_columns(x, seen) for x in out)
         return {"history": remembered}, [said]
 
     def _names(self, parts: dict[str, Array]) -> list[Array]:
@@ -137,6 +135,12 @@ class Context(eqx.Module):
 
     def _who(self, identity: Float[Array, "*rows name"]) -> Float[Array, "*rows who"]:
         return identity if self.names is None else identity @ self.names
+
+
+def _history(key: Key, shape: ContextShape) -> Cell | Window | None:
+    if shape.history == "transformer":
+        return Window(key, shape.encoder, shape.history_width, shape.history_window)
+    return None if shape.history == "none" else Cell(key, shape.history, shape.encoder, shape.history_width)
 
 
 class Attention(eqx.Module):
@@ -167,6 +171,25 @@ class Attention(eqx.Module):
         share = jax.nn.softmax(jnp.where(here, fit, -1e9), axis=-1)
         heard = jnp.einsum("ctihj,ctjhd->ctihd", share, value)
         return seen + self.said(heard.reshape(seen.shape))
+
+
+def in_time(x: Float[Array, "column time seat feature"]) -> Float[Array, "time row feature"]:
+    columns, time, seats = x.shape[:3]
+    return jnp.moveaxis(x, 1, 0).reshape(time, columns * seats, -1)
+
+
+def in_columns(x: Array, like: Array) -> Array:
+    """The way back, to [column, time, seat, feature]."""
+    columns, time, seats = like.shape[:3]
+    return jnp.moveaxis(x.reshape(time, columns, seats, -1), 0, 1)
+
+
+def _rows(memory: Float[Array, "column seat memory"]) -> Float[Array, "row memory"]:
+    return memory.reshape(-1, memory.shape[-1])
+
+
+def _each_seats(first: Bool[Array, "column time"], like: Array) -> Bool[Array, "time row"]:
+    return jnp.repeat(first.T, like.shape[2], axis=1)
 
 
 def unit(x: Float[Array, "*rows feature"]) -> Float[Array, "*rows feature"]:
