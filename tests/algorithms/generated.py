@@ -38,6 +38,11 @@ VARIANTS = {
     "local, added up": {"context": "local_history", "generate": "last_layer", "accumulate": 0.9},
     "local, the copy plays": {"context": "local_history", "target": "act", "target_every": 4},
     "local, transformer": {"context": "local_history", "history": "transformer", "history_window": 3},
+    "local, fused": {"context": "local_history", "history_fusion": "kl_weighted", "fusion_window": 3},
+    "joint, transformer, fused, a moved critic": {
+        "context": "joint", "history": "transformer", "history_window": 3, "regenerate_every": 1,
+        "history_fusion": "kl_weighted", "fusion_window": 2, "generated_critic": "last_layer",
+    },
     "joint": {"context": "joint"},
     "joint, every step, full, no history": {
         "context": "joint", "regenerate_every": 1, "generate": "full", "history": "none",

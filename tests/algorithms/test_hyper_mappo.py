@@ -50,6 +50,7 @@ WIRED = {
         "identity, a moved critic",
         "local",
         "local, transformer",
+        "local, fused",
         "joint",
     )
 }
@@ -218,6 +219,9 @@ SWITCHES = {
     "attention_heads": ["2", "0"],
     "history": ["gru", "lstm", "transformer", "none"],
     "history_window": ["2", "3"],
+    "history_fusion": ["off", "kl_weighted"],
+    "fusion_window": ["2", "3"],
+    "fusion_temperature": ["1.0", "0.01"],
     "history_reads": ['["observation"]', '["action", "reward"]'],
     "identity": ["embedding", "one_hot", "none"],
     "generate": ["full", "last_layer", "low_rank", "scales"],
@@ -246,6 +250,7 @@ def gradient_with(env, name, value):
     base = TINY | {"context": "joint", "regenerate_every": 1}
     base |= {"generate": "last_layer"} if name in ("accumulate", "smooth") else {}
     base |= {"history": "transformer"} if name == "history_window" else {}
+    base |= {"history_fusion": "kl_weighted"} if name.startswith("fusion") else {}
     changes = {f"hyper_mappo.{key}": x for key, x in (base | {name: value}).items()}
     settings = with_overrides(small("hyper_mappo_4h1s_4x4"), changes).hyper_mappo
     model, extra, algorithm = parts(env, settings)
@@ -275,6 +280,19 @@ def test_the_generator_learns_at_its_own_rate(env):
         ({"context": "joint", "accumulate": 0.5}, "low rank"),
         ({"target": "act"}, "at most 4 updates, not 10"),
         ({"context": "joint", "history": "transformer", "history_window": 1}, "shows no past"),
+        ({"history_fusion": "kl_weighted"}, "states of a history"),
+        ({"context": "joint", "history": "none", "history_fusion": "kl_weighted"}, "states of a history"),
+        ({"context": "joint", "history_fusion": "kl_weighted", "fusion_window": 1}, "at least two"),
+        ({"context": "joint", "history_fusion": "kl_weighted", "increments": "shared"}, "players' own"),
+        (
+            {
+                "context": "joint",
+                "history_fusion": "kl_weighted",
+                "accumulate": 0.5,
+                "generate": "last_layer",
+            },
+            "do not add up",
+        ),
         ({"context": "joint", "history": "transformer", "history_width": 6}, "multiple of a transformer's 4"),
         ({"context": "joint", "attention_heads": 3}, "multiple of"),
         ({"context": "joint", "history_reads": ("everything",)}, "must name some of"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from coplay.nets.window import HEADS, Window, memory_width, recent
+from coplay.nets.window import HEADS, Window, fused, memory_width, recent
 
 WIDTH, ROWS, TIME, WINDOW = 8, 3, 9, 4
 
@@ -105,3 +105,49 @@ def test_what_was_kept_of_the_last_episode_does_not_leak(transformer):
     spoilt = jnp.full((ROWS, memory_width(WINDOW, WIDTH)), jnp.nan)
     memory, said = transformer.run(spoilt, rows, first)  # an episode begins with the first row
     assert np.isfinite(memory).all() and np.isfinite(said).all()
+
+
+# --- states mixed by how alike they make play ----------------------------------------------------
+
+
+def states(values, first):
+    """A sequence of states of one number."""
+    rows = jnp.array(values).reshape(-1, 1, 1)
+    return recent(nothing(1, 1, 3), rows, jnp.array(first).reshape(-1, 1), window=3)
+
+
+def play(numbers):
+    """A state of x chooses the first of two actions with odds e^x to 1."""
+    return jax.nn.log_softmax(jnp.concatenate([numbers, jnp.zeros_like(numbers)], axis=-1))
+
+
+def divergence(x, y):
+    p, q = (np.array([np.exp(z), 1.0]) / (np.exp(z) + 1.0) for z in (x, y))
+    return np.sum(p * np.log(p / q))
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.1])
+def test_states_weigh_by_how_alike_they_make_play(temperature):
+    # at the third step states 2 (now), 0 and 1 are in sight, the newest first
+    apart = np.array([0.0, divergence(2.0, 0.0), divergence(2.0, 1.0)])
+    weight = np.exp(-apart / temperature) / np.exp(-apart / temperature).sum()
+    mixed = fused(states([1.0, 0.0, 2.0], [True, False, False]), lambda x: x, play, temperature)
+    assert_allclose(mixed[2, 0, 0], weight @ [2.0, 0.0, 1.0], rtol=1e-5)
+    assert_allclose(mixed[0, 0, 0], 1.0, rtol=1e-6)  # alone
+
+
+def test_states_before_an_episode_weigh_nothing():
+    spoilt = states([jnp.nan, 5.0, 5.0], [True, True, False])
+    mixed = fused(spoilt, lambda x: x, play, 1.0)
+    assert np.isnan(mixed[0]).all()
+    assert_allclose(mixed[1:, 0, 0], [5.0, 5.0], rtol=1e-6)
+
+
+def test_weights_carry_no_gradient():
+    # d c_t / d h_(t-m) is w_m, as if the weights were given
+    def last(values):
+        return fused(states(values, [True, False, False]), lambda x: x, play, 1.0)[2, 0, 0]
+
+    apart = np.array([divergence(2.0, 1.0), divergence(2.0, 0.0), 0.0])
+    weight = np.exp(-apart) / np.exp(-apart).sum()
+    assert_allclose(jax.grad(last)(jnp.array([1.0, 0.0, 2.0])), weight, rtol=1e-5)

@@ -275,7 +275,8 @@ def _value_in_context(model: ActorCritic, weights: PyTree, memory: Memory, input
     generator = network_of(model, weights, "generator")
     size = sum(generator.shape.context.told)
     seen, told = inputs[..., :-size], inputs[..., -size:]
-    remembered, context, _ = generator.contexts(memory, told, first)
+    actor = network_of(model, weights, "policy")
+    remembered, context, _ = generator.contexts(actor, memory, told, first)
     heads, critic = network_of(model, weights, CRITIC_HEADS), network_of(model, weights, "critic")
     return remembered, heads.value(critic, seen, jax.lax.stop_gradient(context))
 

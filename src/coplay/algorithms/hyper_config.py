@@ -19,6 +19,9 @@ class HyperMAPPOConfig(MAPPOConfig):
     history: Literal["none", "gru", "lstm", "transformer"] = "gru"  # of local_history and joint
     history_width: int = 64  # of what it makes of the past
     history_window: int = 16  # rows of the episode that a transformer sees, the present one included
+    history_fusion: Literal["off", "kl_weighted"] = "off"  # mixed with states that would have one play alike
+    fusion_window: int = 8  # states that are mixed, the present one included
+    fusion_temperature: float = 1.0  # nats apart at which a state weighs a factor e less
     history_reads: tuple[str, ...] = ("observation", "action", "reward")  # last action and reward
     identity: Literal["embedding", "one_hot", "none"] = "embedding"  # joined to every context
     embedding: int = 16  # numbers that stand for one player
@@ -54,6 +57,7 @@ class HyperMAPPOConfig(MAPPOConfig):
             "generator_rate",
             "target_every",
             "align_target",
+            "fusion_temperature",
         ):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name}={getattr(self, name)} must be above 0")
@@ -110,11 +114,26 @@ class HyperMAPPOConfig(MAPPOConfig):
                 raise ValueError(
                     f"history_width={self.history_width} must be a multiple of a transformer's {HEADS} heads"
                 )
+        if self.history_fusion != "off":
+            self._check_fusion()
         unknown = set(self.history_reads) - {"observation", "action", "reward"}
         if self.context in IN_TIME and (unknown or not self.history_reads):
             raise ValueError(
                 f"history_reads={self.history_reads} must name some of observation, action and reward"
             )
+
+    def _check_fusion(self) -> None:
+        what = f"history_fusion={self.history_fusion!r}"
+        if not self.moves_in_time or self.history == "none":
+            raise ValueError(
+                f"{what} mixes states of a history: set context to local_history or joint, and a history"
+            )
+        if self.fusion_window < 2:
+            raise ValueError(f"{what} needs at least two states: set fusion_window above 1")
+        if self.increments == "shared":
+            raise ValueError(f"{what} compares players' own policies: set increments='per_agent'")
+        if self.accumulate:
+            raise ValueError(f"{what} compares increments that do not add up: set accumulate=0")
 
     @property
     def made(self) -> str:

@@ -77,6 +77,7 @@ def _reads_actions(config: HyperMAPPOConfig) -> bool:
 def generator_shape(env: Environment, config: HyperMAPPOConfig) -> GeneratorShape:
     """What the settings come to in this game."""
     in_time, is_control = config.moves_in_time, config.context_from == "another_game"
+    fuses = config.history_fusion != "off"
     reads = tuple("seen" if name == "observation" and is_control else name for name in config.history_reads)
     told = Told(
         observation=env.observation_size,
@@ -84,7 +85,7 @@ def generator_shape(env: Environment, config: HyperMAPPOConfig) -> GeneratorShap
         reward=1 if in_time and "reward" in config.history_reads else 0,
         active=1 if in_time else 0,
         seen=env.observation_size if in_time and "seen" in reads else 0,
-        legal=env.num_actions if config.explore else 0,
+        legal=env.num_actions if config.explore or fuses else 0,
         exploring=1 if config.explore else 0,
         identity=env.num_agents if config.identity != "none" else 0,
     )
@@ -96,6 +97,8 @@ def generator_shape(env: Environment, config: HyperMAPPOConfig) -> GeneratorShap
         history=config.history if in_time else "none",
         history_width=config.history_width,
         history_window=config.history_window,
+        fusion_window=config.fusion_window if fuses else 0,
+        fusion_temperature=config.fusion_temperature,
         identity=config.identity,
         embedding=config.embedding,
         every=config.regenerate_every if in_time else EACH_STEP,

@@ -86,7 +86,7 @@ class Generator(eqx.Module):
         row: Float[Array, "column time seat feature"],
         first: Bool[Array, "column time"],
     ) -> "Spoken":
-        remembered, context, is_fresh = self.contexts(memory, row, first)
+        remembered, context, is_fresh = self.contexts(actor, memory, row, first)
         numbers = _said(self.trunk, self.heads, context)
         if self.shape.decay:
             numbers = _added_up(memory["added"], numbers, first, self.shape.decay)
@@ -97,13 +97,24 @@ class Generator(eqx.Module):
         return Spoken(remembered or (), logits, numbers, is_fresh)
 
     def contexts(
-        self, memory: Memory, row: Float[Array, "column time seat feature"], first: Bool[Array, "column time"]
+        self,
+        actor: MLP,
+        memory: Memory,
+        row: Float[Array, "column time seat feature"],
+        first: Bool[Array, "column time"],
     ) -> tuple[Memory, Float[Array, "*rows context"], Bool[Array, "column time seat"]]:
         """Memory after each step, contexts by seat or by row, and where one may differ from the last."""
+        told = self.shape.context.told
         if self.shape.context.is_fixed:
-            identity = self.shape.context.told.split(row[0, 0])["identity"]
+            identity = told.split(row[0, 0])["identity"]
             return memory, self.context.of_seats(identity), jnp.zeros(row.shape[:3], bool)
-        return self.context.read(memory, row, first)
+
+        def spoken(numbers: Float[Array, "column time seat number"]) -> Array:
+            legal = told.split(row)["legal"] > 0
+            logits = self.speak(actor, row[..., : told.observation], numbers)
+            return jax.nn.log_softmax(jnp.where(legal, logits, NEVER), axis=-1)
+
+        return self.context.read(memory, row, first, lambda x: _said(self.trunk, self.heads, x), spoken)
 
     def explored(self, row: Float[Array, "*rows feature"], logits: Float[Array, "*rows action"]) -> Array:
         """Logarithms of (1 - p) * policy + p * even over what is legal, where rows say what p is."""

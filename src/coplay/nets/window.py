@@ -1,10 +1,11 @@
-"""The last few rows of an episode: kept from step to step, and attended to.
+"""The last few rows of an episode: kept from step to step, attended to, and mixed by how they make one play.
 
 Laid out as [time, row, ...]. What is kept of one step for the next is a flat row of numbers, so that it is
 stored like any other memory: rows, the newest first, then whether each is there.
 """
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
@@ -120,3 +121,25 @@ class Window(eqx.Module):
 
 def _by_head(x: Array) -> Array:
     return x.reshape(*x.shape[:-1], HEADS, -1)
+
+
+def fused(
+    seen: Recent,
+    made: Callable[[Array], Array],
+    spoken: Callable[[Array], Array],
+    temperature: float,
+) -> Float[Array, "time row feature"]:
+    """States in sight, mixed by how alike they would have one play now:
+
+        w_m = softmax_m(-KL(pi_now(.|o_t) || pi_(t-m)(.|o_t)) / temperature),  c_t = sum_m w_m h_(t-m)
+
+    `made` gives the increments of states, `spoken` log-probabilities on the present observations with such
+    increments, [time, row, number] -> [time, row, action]. Weights carry no gradient.
+    """
+    numbers = seen.windows(made(jax.lax.stop_gradient(seen.rows)))
+    each = jax.lax.map(spoken, jnp.moveaxis(numbers, 2, 0))  # [window, time, row, action]
+    apart = jnp.moveaxis(jnp.sum(jnp.exp(each[:1]) * (each[:1] - each), axis=-1), 0, 2)
+    in_sight = seen.is_in_sight()
+    weight = jax.nn.softmax(jnp.where(in_sight, -apart / temperature, NOWHERE), axis=2)
+    states = jnp.where(in_sight[..., None], seen.windows(seen.rows), 0.0)
+    return jnp.sum(jax.lax.stop_gradient(weight)[..., None] * states, axis=2)
