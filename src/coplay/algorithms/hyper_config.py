@@ -38,6 +38,8 @@ class HyperMAPPOConfig(MAPPOConfig):
     generated_critic: Literal["off", "last_layer"] = "off"  # what the context moves of the critic
     target: Literal["none", "anchor", "act"] = "none"  # a copy that play is held near (align), or that plays
     target_every: int = 10  # updates between copies; at most 4 where the copy plays
+    pretrain: str | None = None  # a run of hyper_mappo: what its generator has learned to read is begun with
+    pretrain_seed: int = 0  # which of its seeds
     smooth: Literal["policy", "weight"] = (
         "policy"  # neighbouring increments are compared by what they do, or as numbers
     )
@@ -61,7 +63,14 @@ class HyperMAPPOConfig(MAPPOConfig):
         ):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name}={getattr(self, name)} must be above 0")
-        for name in ("regenerate_every", "delta_scale", "smooth_weight", "align_weight", "attention_heads"):
+        for name in (
+            "regenerate_every",
+            "delta_scale",
+            "smooth_weight",
+            "align_weight",
+            "attention_heads",
+            "pretrain_seed",
+        ):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)} must not be negative")
         if not 0 <= self.explore <= 0.3:
@@ -72,6 +81,8 @@ class HyperMAPPOConfig(MAPPOConfig):
             )
         if not self.trunk or min(self.trunk) < 1:
             raise ValueError(f"trunk={self.trunk} must name at least one width of 1 or more")
+        if self.pretrain is not None and self.context == "none":
+            raise ValueError("pretrain is what a generator begins with; context='none' has none")
         if self.context != "none":
             self._check_generator()
 

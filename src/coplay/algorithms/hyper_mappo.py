@@ -4,6 +4,7 @@ MAPPO with `policy` generated (`nets/hyper.py`) and two more terms that keep it 
 With `context = "none"` it is plain MAPPO, bit for bit.
 """
 
+import functools
 from collections.abc import Callable
 
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ from jaxtyping import Array, Float
 
 from coplay.algorithms.actor_critic import ActorCritic, act, actor_critic, as_algorithm
 from coplay.algorithms.hyper_config import HyperMAPPOConfig
+from coplay.algorithms.hyper_pretrained import begun_with
 from coplay.algorithms.hyper_terms import additions, that_plays
 from coplay.algorithms.ppo import Plan, mappo, ppo_stage
 from coplay.algorithms.rewards import learning_reward
@@ -42,6 +44,9 @@ def hyper_mappo(env: Environment, seats: tuple[int, ...], config: HyperMAPPOConf
     algorithm = as_algorithm(model, lambda key: extra.begin(init(key)), learn)
     if config.target == "act":
         algorithm = algorithm._replace(act=_by_the_copy(model, config))
+    if config.pretrain is not None:
+        begin = functools.partial(begun_with, config.pretrain, config.pretrain_seed, model, extra)
+        algorithm = algorithm._replace(begin=begin)
     if config.context == "joint":
         algorithm = algorithm._replace(needs=COMMUNICATES)
     return algorithm._replace(watch=_watch_actions(model)) if _reads_actions(config) else algorithm

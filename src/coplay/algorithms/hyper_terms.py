@@ -27,6 +27,7 @@ from coplay.algorithms.additions import Additions
 from coplay.algorithms.drift_watch import play_figures
 from coplay.algorithms.glance import Glance
 from coplay.algorithms.hyper_config import HyperMAPPOConfig
+from coplay.algorithms.hyper_pretrained import STEPS
 from coplay.algorithms.losses import log_policy
 from coplay.algorithms.ppo import Plan
 from coplay.algorithms.targets import Batch
@@ -68,6 +69,8 @@ def additions(model: ActorCritic, config: HyperMAPPOConfig, plan: Plan) -> Addit
             figures |= play_figures(model, played, plays, seen) | {"hyper/lag": jnp.mean(moved)}
         strength = _followed(config, state["strength"], jnp.mean(moved))
         figures["hyper/beta"] = strength * config.align_weight
+        if config.pretrain is not None:
+            figures["count/steps/pretrain"] = after.own["seat"][STEPS].astype(jnp.float32)
         return onward, {"strength": strength, "rounds": rounds}, figures
 
     rate = config.generator_rate / config.learning_rate
@@ -102,6 +105,8 @@ def _begun(model: ActorCritic, config: HyperMAPPOConfig, params: Seated) -> Seat
         weights = weights | {"target": {name: weights[name] for name in COPIED[config.target]}}
     if config.explore:
         seats = seats | {"exploring": jnp.full(len(model.seats), config.explore, jnp.float32)}
+    if config.pretrain is not None:
+        seats = seats | {STEPS: jnp.zeros(len(model.seats), jnp.int32)}
     return model.sharing.pack(weights, seats)
 
 

@@ -41,6 +41,7 @@ METRICS: dict[str, str] = {
     "hyper/delta_share": "Length of the increments by that of the actor's own weights.",
     "hyper/delta_effect": "Total variation between play with increments and without.",
     "hyper/response": "Mean divergence between neighbouring contexts on one observation.",
+    "count/steps/pretrain": "Steps of the run whose generator was begun with: they belong to the budget.",
     "count/updates/policy": "Optimiser steps in a round, per agent.",
     "opponents/<j>/surprise": "Mean nats by which the j-th player on surprised its model, goal known.",
     "opponents/<j>/top1": "How often the model's likeliest action was taken.",
