@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from coplay.algorithms.hyper_mappo import hyper_mappo
-from coplay.algorithms.hyper_terms import Spoken, _followed, _smooth
+from coplay.algorithms.hyper_terms import Spoken, _followed, _shares, _smooth
 from coplay.algorithms.ppo import MAPPOConfig, _loss, loss_terms, mappo, scale_parts
 from coplay.envs import make_game
 from coplay.experiment import with_overrides
@@ -198,6 +198,19 @@ def test_alignment_is_nothing_before_the_first_step_and_something_after(env):
     assert float(extra.speak(loud(params, 0.4).common["group"], batch)[1]["align"]) > 1e-3
 
 
+def test_shares_of_the_loss_are_told_by_term():
+    # policy 0.02, entropy 0.01 * 1, value 1 * 0.03, align 0.05 * 2 * 0.2, smooth 0.1 * 0.4: 0.12 in all
+    figures = {"policy/loss": -0.02, "policy/entropy": 1.0, "value/loss": 0.03}
+    figures = {k: jnp.float32(v) for k, v in (figures | {"hyper/align": 0.2, "hyper/smooth": 0.4}).items()}
+    shares = _shares(config(context="joint"), figures, jnp.float32(2.0))
+    expected = {"policy": 1 / 6, "entropy": 1 / 12, "value": 1 / 4, "align": 1 / 6, "smooth": 1 / 3}
+    assert set(shares) == {f"hyper/share/{name}" for name in expected} | {"hyper/smooth_share"}
+    for name, share in expected.items():
+        assert_allclose(shares[f"hyper/share/{name}"], share, rtol=1e-5)
+    assert_allclose(shares["hyper/smooth_share"], 2.0, rtol=1e-5)
+    assert "hyper/smooth_share" not in _shares(config(), figures, jnp.float32(2.0))
+
+
 @pytest.mark.parametrize(("kl", "factor"), [(0.02, 1.5), (0.01, 1.0), (0.005, 1 / 1.5)])
 def test_the_weight_of_alignment_follows_what_was_measured(kl, factor):
     found = _followed(config(), jnp.float32(2.0), jnp.float32(kl))
@@ -318,6 +331,10 @@ def test_terms_that_have_no_effect_are_not_named():
         ({}, "decentralised"),
         ({"context": "local_history"}, "decentralised + memory"),
         ({"context": "joint"}, "communicates"),
+        ({"target": "act", "target_every": 2, "generated_critic": "last_layer"}, "decentralised"),
+        ({"context": "local_history", "history": "transformer"}, "decentralised + memory"),
+        ({"context": "local_history", "history_fusion": "kl_weighted"}, "decentralised + memory"),
+        ({"context": "joint", "history": "transformer", "history_fusion": "kl_weighted"}, "communicates"),
     ],
 )
 def test_what_play_needs_is_said_and_so(env, changes, needs):

@@ -29,7 +29,7 @@ from coplay.algorithms.glance import Glance
 from coplay.algorithms.hyper_config import HyperMAPPOConfig
 from coplay.algorithms.hyper_pretrained import STEPS
 from coplay.algorithms.losses import log_policy
-from coplay.algorithms.ppo import Plan
+from coplay.algorithms.ppo import Plan, loss_terms
 from coplay.algorithms.targets import Batch
 from coplay.diagnostics.drift import divergence
 from coplay.nets.hyper import Spoken
@@ -80,6 +80,7 @@ def additions(model: ActorCritic, config: HyperMAPPOConfig, plan: Plan) -> Addit
         init=lambda params: {"strength": jnp.float32(1.0), "rounds": jnp.int32(0)},
         prepare=prepare,
         speak=speak_and_add,
+        tell=lambda figures, state: _shares(config, figures, state["strength"]),
         finish=finish,
         rates=rates,
     )
@@ -191,6 +192,30 @@ def _was_there(counts: Bool[Array, "column time seat"]) -> Bool[Array, "column t
 
 
 # --- figures -------------------------------------------------------------------------------------
+
+
+FIGURES = {
+    "policy": "policy/loss",
+    "entropy": "policy/entropy",
+    "value": "value/loss",
+    "align": "hyper/align",
+}
+
+
+def _shares(config: HyperMAPPOConfig, figures: Metrics, strength: Float[Array, ""]) -> Metrics:
+    """What each term is of the loss, all taken without sign; and smoothness beside the policy's own term,
+    which it should stay below."""
+    sizes = {
+        name: abs(weight) * jnp.abs(figures[FIGURES.get(name, f"hyper/{name}")])
+        for name, weight in loss_terms(config).items()
+    }
+    if "align" in sizes:
+        sizes["align"] = sizes["align"] * strength
+    whole = jnp.maximum(sum(sizes.values()), 1e-12)
+    shares = {f"hyper/share/{name}": size / whole for name, size in sizes.items()}
+    if "smooth" in sizes:
+        shares["hyper/smooth_share"] = sizes["smooth"] / jnp.maximum(sizes["policy"], 1e-12)
+    return shares
 
 
 def _figures(model: ActorCritic, params: Seated, seen: Glance) -> Metrics:

@@ -54,6 +54,7 @@ class PPOConfig:
     epochs: int = 4  # passes over each round of play
     minibatches: int = 4  # per epoch; num_envs is a multiple
     clip: float = 0.2  # largest change of the ratio that still pays
+    clip_by_team: bool = False  # clip is divided by the number of players that learn
     entropy_weight: float = 0.01  # of the policy's entropy, which is sought
     value_weight: float = 0.5  # of the critic's loss
     value_clip: float | None = 0.2  # of predictions in normalised units; None: unclipped
@@ -141,6 +142,7 @@ def ppo_stage(
     """Targets from the round, then a few epochs of descent, every group of seats by itself: all at once, or
     as `learners(descend, log_prob)` has them."""
     lesson, extra = lesson or usual_lesson(config), extra or nothing_added(model)
+    config = _clipped_by_team(config, len(model.seats))
     each, weights_of = model.sharing.map, model.sharing.weights
     optimiser = _optimiser(config, plan, extra.rates)
     watch = drift_watch(model, lambda weights, batch: _policy_loss(config, extra, weights, batch))
@@ -173,6 +175,7 @@ def ppo_stage(
             _networks(model, before), weights_of(learner)["optimiser"], batch, _counted, keys
         )
         figures |= _named(sums) | _counters(config, each(_counted)(batch))
+        figures |= extra.tell(figures, state)
         weights = before | networks | ({"scale": scale} if "scale" in before else {})
         after = model.sharing.pack(weights, params.own["seat"])
         seen = sample(model, params, trajectory, plan.sequence_length)
@@ -182,6 +185,11 @@ def ppo_stage(
         return after, _learner(model, optimiser_state, kept, state), figures | moved | more
 
     return Stage(init, update)
+
+
+def _clipped_by_team(config: PPOConfig, players: int) -> PPOConfig:
+    """Ratios of n players multiply: each within a clip of 0.2, eight together may reach 1.2^8 = 4.3."""
+    return dataclasses.replace(config, clip=config.clip / players) if config.clip_by_team else config
 
 
 def _learner(model: ActorCritic, optimiser_state: PyTree, watched: PyTree, state: PyTree) -> Seated:

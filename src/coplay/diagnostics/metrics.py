@@ -36,6 +36,8 @@ METRICS: dict[str, str] = {
     "drift/diversity": "Mean Jensen-Shannon divergence between players on the same observations.",
     "hyper/align": "Divergence from the policy held on to, as learned; averaged over epochs.",
     "hyper/smooth": "How far neighbouring increments are apart; averaged over epochs.",
+    "hyper/share/<term>": "What a term is of the loss, weights and all, taken without sign.",
+    "hyper/smooth_share": "The smoothness term by the policy's own; above 1 it holds play back.",
     "hyper/beta": "Weight of align, as it follows how far play moved.",
     "hyper/lag": "Mean divergence of what has been learned from the copy that plays.",
     "hyper/delta_share": "Length of the increments by that of the actor's own weights.",
