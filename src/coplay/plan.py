@@ -11,6 +11,7 @@ from typing import Any
 import jax
 
 from coplay.algorithms import ALGORITHMS
+from coplay.algorithms.hyper_pretrained import STEPS
 from coplay.algorithms.ppo import loss_terms
 from coplay.errors import BadInput
 from coplay.experiment import Built, job, resolved_devices
@@ -89,7 +90,15 @@ def _module(built: Built, name: str, params) -> dict[str, Any]:
         "networks": networks,
         "weights": sum(networks.values()),
         "loss_terms": loss_terms(config) if config else {},
+        "begun_with": _begun_with(config, params),
     }
+
+
+def _begun_with(config, params) -> str | None:
+    """Which run's steps were learned from before these, in words."""
+    run = getattr(config, "pretrain", None)
+    steps = int(params.own["seat"][STEPS].max()) if run else 0
+    return f"{steps:,} steps of {run}" if steps else None
 
 
 def _networks(params) -> dict[str, int]:

@@ -3,55 +3,38 @@
 import dataclasses
 import itertools
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 
-from coplay.algorithms.hyper_config import HyperMAPPOConfig
-from coplay.algorithms.hyper_mappo import generated_actor_critic, hyper_mappo
-from coplay.algorithms.hyper_terms import Spoken, _followed, _smooth, additions
-from coplay.algorithms.losses import log_policy
-from coplay.algorithms.ppo import MAPPOConfig, Plan, _loss, loss_terms, mappo, scale_parts
-from coplay.algorithms.targets import make_batch, usual_lesson
+from coplay.algorithms.hyper_mappo import hyper_mappo
+from coplay.algorithms.hyper_terms import Spoken, _followed, _shares, _smooth
+from coplay.algorithms.ppo import MAPPOConfig, _loss, loss_terms, mappo, scale_parts
 from coplay.envs import make_game
 from coplay.experiment import with_overrides
 from coplay.players.frozen import greedy
 from coplay.settings import parse_text
-from coplay.training.rollout import collect, start_playing
 from coplay.types import Seated
+from tests.algorithms.generated import (
+    ENVS,
+    LENGTH,
+    NETWORKS,
+    PLAN,
+    SEATS,
+    TINY,
+    VARIANTS,
+    batch_of,
+    config,
+    learned,
+    loud,
+    named,
+    parts,
+    played,
+    ratio,
+)
 from tests.small import same_bits, small
-
-SEATS, ENVS, TIME, LENGTH = (0, 1, 2, 3), 6, 8, 4
-PLAN = Plan(num_updates=10, sequence_length=LENGTH, num_envs=ENVS, num_steps=TIME)
-TINY = {
-    "hidden": (8, 8),
-    "epochs": 1,
-    "minibatches": 1,
-    "encoder_width": 8,
-    "history_width": 8,
-    "trunk": (8,),
-    "attention_heads": 2,
-    "regenerate_every": 2,
-}
-
-VARIANTS = {
-    "identity": {},
-    "identity, last layer": {"generate": "last_layer"},
-    "identity, low rank": {"generate": "low_rank", "identity": "one_hot"},
-    "identity, anchor, exploring": {"target": "anchor", "explore": 0.1},
-    "local": {"context": "local_history"},
-    "local, lstm, scales": {"context": "local_history", "history": "lstm", "generate": "scales"},
-    "local, added up": {"context": "local_history", "generate": "last_layer", "accumulate": 0.9},
-    "joint": {"context": "joint"},
-    "joint, every step, full, no history": {
-        "context": "joint", "regenerate_every": 1, "generate": "full", "history": "none",
-    },
-    "joint, one for all": {"context": "joint", "increments": "shared"},
-    "joint, of another game": {"context": "joint", "context_from": "another_game", "smooth": "weight"},
-}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -59,51 +42,18 @@ def env():
     return make_game("specialisation", num_agents=4, rounds=3)
 
 
-def config(**changes) -> HyperMAPPOConfig:
-    return HyperMAPPOConfig(**TINY | changes)
-
-
-def played(env, algorithm, params):
-    def one_round(params):
-        actor = start_playing(env, algorithm, jax.random.key(1), ENVS)
-        return collect(env, algorithm, params, actor, jax.random.key(2), TIME, LENGTH)[1]
-
-    return jax.jit(one_round)(params)
-
-
-def learned(algorithm, params, trajectory, updates=1):
-    """Weights after each of so many updates from the same round."""
-    update, learner, after = jax.jit(algorithm.learn.update), algorithm.learn.init(params), []
-    for key in range(updates):
-        params, learner, _ = update(params, learner, trajectory, jax.random.key(key))
-        after.append(params)
-    return after
-
-
-def parts(env, settings):
-    """The model behind the algorithm, its additions, and the algorithm."""
-    model, _ = generated_actor_critic(env, SEATS, settings)
-    return model, additions(model, settings, PLAN), hyper_mappo(env, SEATS, settings, PLAN)
-
-
-def batch_of(env, model, settings, extra, params, trajectory):
-    length = LENGTH if model.has_memory else TIME
-
-    @jax.jit
-    def prepared(params, trajectory):
-        batch = make_batch(env, model, settings, usual_lesson(settings), length, params, trajectory)[0]
-        return extra.prepare(params, extra.init(params), trajectory, batch)
-
-    return prepared(params, trajectory)
-
-
-def loud(params: Seated, size: float = 0.3) -> Seated:
-    """With heads that say something already."""
-    group = params.common["group"]
-    heads = group["generator"].heads.weight
-    drawn = size * jax.random.normal(jax.random.key(9), heads.shape)
-    generator = eqx.tree_at(lambda g: g.heads.weight, group["generator"], drawn)
-    return Seated(params.own, {"group": group | {"generator": generator}})
+WIRED = {
+    name: VARIANTS[name]
+    for name in (
+        "identity",
+        "identity, the copy plays",
+        "identity, a moved critic",
+        "local",
+        "local, transformer",
+        "local, fused",
+        "joint",
+    )
+}
 
 
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
@@ -118,7 +68,8 @@ def test_what_is_read_again_is_what_was_played_and_moves_all_that_is_generated(e
     def looked_at(weights):
         gradient = jax.grad(lambda w: _loss(model, settings, extra, w, batch)[0])(weights)
         moved = jax.tree.map(lambda w, g: w - 0.1 * g, weights, gradient)
-        return _ratio(extra, weights, batch), _ratio(extra, moved, batch), gradient["generator"]
+        made_by = {name: gradient[name] for name in NETWORKS if name in gradient}
+        return ratio(extra, weights, batch), ratio(extra, moved, batch), made_by
 
     before, after, gradient = looked_at(weights)
     assert_allclose(before, 1.0, atol=1e-5)
@@ -126,32 +77,21 @@ def test_what_is_read_again_is_what_was_played_and_moves_all_that_is_generated(e
     assert not (silent := named(gradient, lambda leaf: not leaf.any())), f"no gradient: {silent}"
 
 
-def _ratio(extra, weights, batch):
-    log_all = log_policy(extra.speak(weights, batch)[0], batch.policy.legal)
-    new = jnp.take_along_axis(log_all, batch.policy.action[..., None], axis=-1)[..., 0]
-    return jnp.exp(jnp.where(batch.policy.counts, new - batch.policy.log_prob, 0.0))
-
-
-@pytest.mark.parametrize("changes", [{}, {"context": "joint"}], ids=["identity", "joint"])
+@pytest.mark.parametrize("changes", WIRED.values(), ids=WIRED)
 def test_every_tensor_of_the_generator_is_in_the_optimiser_and_moves_within_two_updates(env, changes):
     _, _, algorithm = parts(env, config(**changes))
     params = algorithm.init(jax.random.key(0))
-    start = params.common["group"]["generator"]
+    start = {name: params.common["group"][name] for name in NETWORKS if name in params.common["group"]}
     states = jax.tree.leaves(algorithm.learn.init(params))
     for leaf in jax.tree.leaves(start):
         assert sum(state.shape == leaf.shape for state in states) >= 2  # Adam's two moments
     after = learned(algorithm, params, played(env, algorithm, params), updates=2)[-1]
-    moved = jax.tree.map(lambda old, new: old != new, start, after.common["group"]["generator"])
+    end = {name: after.common["group"][name] for name in start}
+    moved = jax.tree.map(lambda old, new: old != new, start, end)
     assert not (still := named(moved, lambda leaf: not leaf.any())), f"never moved: {still}"
 
 
-def named(tree, is_meant) -> list[str]:
-    """Paths of the leaves that are meant."""
-    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
-    return [jax.tree_util.keystr(path) for path, leaf in leaves if is_meant(np.asarray(leaf))]
-
-
-@pytest.mark.parametrize("changes", [{}, {"context": "local_history"}, {"context": "joint"}])
+@pytest.mark.parametrize("changes", WIRED.values(), ids=WIRED)
 def test_what_the_generator_says_reaches_play_learning_and_scores(env, changes):
     settings = config(**changes)
     model, extra, algorithm = parts(env, settings)
@@ -201,19 +141,6 @@ def test_increments_of_nothing_leave_mappo(env):
     other = hyper_mappo(env, SEATS, dataclasses.replace(settings, delta_scale=1.0), PLAN)
     moved = learned(other, loud(other.init(jax.random.key(0))), trajectory)[0]
     assert not same_bits(moved.common["group"]["policy"], same.common["group"]["policy"])
-
-
-def test_the_copy_changes_only_when_it_is_due(env):
-    _, _, algorithm = parts(env, config(target="anchor", target_every=3, explore=0.2))
-    params = algorithm.init(jax.random.key(0))
-    after = [params, *learned(algorithm, params, played(env, algorithm, params), updates=6)]
-    copies = [np.asarray(each.common["group"]["target"].heads.weight) for each in after]
-    assert not copies[2].any() and copies[3].any()
-    assert_array_equal(copies[3], after[3].common["group"]["generator"].heads.weight)
-    assert_array_equal(copies[5], copies[3])
-    # less is explored, and nothing after half of ten updates
-    shares = [float(each.own["seat"]["exploring"][0]) for each in after]
-    assert_allclose(shares, [0.2, 0.16, 0.12, 0.08, 0.04, 0.0, 0.0], atol=1e-6)
 
 
 def test_exploring_mixes_in_even_play_over_what_is_legal(env):
@@ -271,6 +198,19 @@ def test_alignment_is_nothing_before_the_first_step_and_something_after(env):
     assert float(extra.speak(loud(params, 0.4).common["group"], batch)[1]["align"]) > 1e-3
 
 
+def test_shares_of_the_loss_are_told_by_term():
+    # policy 0.02, entropy 0.01 * 1, value 1 * 0.03, align 0.05 * 2 * 0.2, smooth 0.1 * 0.4: 0.12 in all
+    figures = {"policy/loss": -0.02, "policy/entropy": 1.0, "value/loss": 0.03}
+    figures = {k: jnp.float32(v) for k, v in (figures | {"hyper/align": 0.2, "hyper/smooth": 0.4}).items()}
+    shares = _shares(config(context="joint"), figures, jnp.float32(2.0))
+    expected = {"policy": 1 / 6, "entropy": 1 / 12, "value": 1 / 4, "align": 1 / 6, "smooth": 1 / 3}
+    assert set(shares) == {f"hyper/share/{name}" for name in expected} | {"hyper/smooth_share"}
+    for name, share in expected.items():
+        assert_allclose(shares[f"hyper/share/{name}"], share, rtol=1e-5)
+    assert_allclose(shares["hyper/smooth_share"], 2.0, rtol=1e-5)
+    assert "hyper/smooth_share" not in _shares(config(), figures, jnp.float32(2.0))
+
+
 @pytest.mark.parametrize(("kl", "factor"), [(0.02, 1.5), (0.01, 1.0), (0.005, 1 / 1.5)])
 def test_the_weight_of_alignment_follows_what_was_measured(kl, factor):
     found = _followed(config(), jnp.float32(2.0), jnp.float32(kl))
@@ -290,7 +230,11 @@ SWITCHES = {
     "context": ["identity", "local_history", "joint"],
     "context_from": ["own_game", "another_game"],
     "attention_heads": ["2", "0"],
-    "history": ["gru", "lstm", "none"],
+    "history": ["gru", "lstm", "transformer", "none"],
+    "history_window": ["2", "3"],
+    "history_fusion": ["off", "kl_weighted"],
+    "fusion_window": ["2", "3"],
+    "fusion_temperature": ["1.0", "0.01"],
     "history_reads": ['["observation"]', '["action", "reward"]'],
     "identity": ["embedding", "one_hot", "none"],
     "generate": ["full", "last_layer", "low_rank", "scales"],
@@ -302,6 +246,7 @@ SWITCHES = {
     "smooth_weight": ["0", "5"],
     "align_weight": ["0", "5"],
     "explore": ["0", "0.2"],
+    "generated_critic": ["off", "last_layer"],
 }
 
 
@@ -317,6 +262,8 @@ def gradient_with(env, name, value):
     """Of the actor's last layer, with one setting changed."""
     base = TINY | {"context": "joint", "regenerate_every": 1}
     base |= {"generate": "last_layer"} if name in ("accumulate", "smooth") else {}
+    base |= {"history": "transformer"} if name == "history_window" else {}
+    base |= {"history_fusion": "kl_weighted"} if name.startswith("fusion") else {}
     changes = {f"hyper_mappo.{key}": x for key, x in (base | {name: value}).items()}
     settings = with_overrides(small("hyper_mappo_4h1s_4x4"), changes).hyper_mappo
     model, extra, algorithm = parts(env, settings)
@@ -344,6 +291,22 @@ def test_the_generator_learns_at_its_own_rate(env):
         ({"accumulate": 0.5}, "does not"),
         ({"accumulate": 1.0}, "no bound"),
         ({"context": "joint", "accumulate": 0.5}, "low rank"),
+        ({"target": "act"}, "at most 4 updates, not 10"),
+        ({"context": "joint", "history": "transformer", "history_window": 1}, "shows no past"),
+        ({"history_fusion": "kl_weighted"}, "states of a history"),
+        ({"context": "joint", "history": "none", "history_fusion": "kl_weighted"}, "states of a history"),
+        ({"context": "joint", "history_fusion": "kl_weighted", "fusion_window": 1}, "at least two"),
+        ({"context": "joint", "history_fusion": "kl_weighted", "increments": "shared"}, "players' own"),
+        (
+            {
+                "context": "joint",
+                "history_fusion": "kl_weighted",
+                "accumulate": 0.5,
+                "generate": "last_layer",
+            },
+            "do not add up",
+        ),
+        ({"context": "joint", "history": "transformer", "history_width": 6}, "multiple of a transformer's 4"),
         ({"context": "joint", "attention_heads": 3}, "multiple of"),
         ({"context": "joint", "history_reads": ("everything",)}, "must name some of"),
         ({"explore": 0.5}, "between 0 and 0.3"),
@@ -368,6 +331,10 @@ def test_terms_that_have_no_effect_are_not_named():
         ({}, "decentralised"),
         ({"context": "local_history"}, "decentralised + memory"),
         ({"context": "joint"}, "communicates"),
+        ({"target": "act", "target_every": 2, "generated_critic": "last_layer"}, "decentralised"),
+        ({"context": "local_history", "history": "transformer"}, "decentralised + memory"),
+        ({"context": "local_history", "history_fusion": "kl_weighted"}, "decentralised + memory"),
+        ({"context": "joint", "history": "transformer", "history_fusion": "kl_weighted"}, "communicates"),
     ],
 )
 def test_what_play_needs_is_said_and_so(env, changes, needs):

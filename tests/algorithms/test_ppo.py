@@ -11,14 +11,15 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from coplay.algorithms import value_scale
 from coplay.algorithms.actor_critic import actor_critic, draw_actions, from_columns, to_columns
-from coplay.algorithms.ppo import PPOConfig
+from coplay.algorithms.ppo import PPOConfig, _clipped_by_team
 from coplay.algorithms.targets import advantages, standardiser, usual_lesson
 from coplay.algorithms.views import joint_view, own_view, with_identity
 from coplay.envs import make_game
+from coplay.experiment import with_overrides
 from coplay.training import loop
 from coplay.training.rollout import collect, start_playing
 from coplay.types import Decision, TimeStep, Transition
-from tests.small import same_bits, small_job
+from tests.small import same_bits, small, small_job
 
 
 def timestep(observation, active):
@@ -187,3 +188,23 @@ def test_learning_rates_are_data_so_that_runs_which_differ_in_them_share_a_progr
         return str(jax.make_jaxpr(step)(jax.tree.map(lambda x: x[0], state)))
 
     assert program(1e-3) == program(3e-3)
+
+
+@pytest.mark.parametrize(("text", "clip"), [("true", 0.05), ("false", 0.2)])
+def test_a_team_of_four_may_move_a_quarter_as_far_each(text, clip):
+    settings = with_overrides(small(), {"ppo.clip_by_team": text, "ppo.clip": "0.2"}).ppo
+    assert_allclose(_clipped_by_team(settings, players=4).clip, clip)
+
+
+def test_a_clip_that_is_divided_is_learned_with():
+    # steps of a rate that is far too large, so that ratios leave the clip
+    far = {"ppo.epochs": 4, "ppo.learning_rate": 0.05}
+    divided = after_one_update(far | {"ppo.clip_by_team": True, "ppo.clip": 0.2})
+    assert same_bits(divided, after_one_update(far | {"ppo.clip": 0.05}))
+
+
+def after_one_update(changes):
+    work = small_job(**changes)
+    state = loop.seat(work, work.stretches[0], None, 0)
+    program = loop.chunk_program(work, work.stretches[0], state)
+    return jax.device_get(program.run(state, jnp.int32(1))[0].params)

@@ -74,6 +74,7 @@ def described(metrics) -> set[str]:
     named = {re.sub(r"^opponents/\d+/", "opponents/<j>/", metric) for metric in named}
     named = {re.sub(r"^world/(recall|seen)/.*", r"world/\1/<value>", metric) for metric in named}
     named = {re.sub(r"^imagined/(policy|value)/.*", "imagined/<figure>", metric) for metric in named}
+    named = {re.sub(r"^hyper/share/.*", "hyper/share/<term>", metric) for metric in named}
     return {re.sub(r"^(opponents/.*)/recall/.*", r"\1/recall/<action>", metric) for metric in named}
 
 

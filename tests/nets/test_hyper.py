@@ -23,8 +23,9 @@ def shape(kind="identity", generate="full", **changes):
         context = ContextShape(told=Told(observation=FEATURES, identity=SEATS))
     else:
         heads = 2 if kind == "joint" else 0
+        told = TOLD._replace(legal=ACTIONS) if "fusion_window" in changes else TOLD
         context = ContextShape(
-            told=TOLD, reads=READS, encoder=8, heads=heads, **{"history": "gru", "history_width": 8} | changes
+            told=told, reads=READS, encoder=8, heads=heads, **{"history": "gru", "history_width": 8} | changes
         )
     return GeneratorShape(context, (8,), generate, **generator)
 
@@ -49,6 +50,8 @@ def rows(generator, columns=4, time=6, seed=5):
         parts["action"] = jax.nn.one_hot(jnp.argmax(told.split(row)["action"], axis=-1), ACTIONS)
     if told.active:
         parts["active"] = jnp.ones((columns, time, SEATS, 1))
+    if told.legal:
+        parts["legal"] = (told.split(row)["legal"] > -1).astype(float).at[..., 0].set(1.0)
     parts["identity"] = jnp.broadcast_to(jnp.eye(SEATS), (columns, time, SEATS, SEATS))
     first = jnp.zeros((columns, time), bool).at[:, 0].set(True).at[1, 3].set(True)
     return jnp.concatenate([parts[name] for name in told._fields], axis=-1), first
@@ -68,6 +71,12 @@ VARIANTS = {
     "local, last layer, lstm": shape("local", "last_layer", history="lstm"),
     "local, low rank, every 2": shape("local", "low_rank", every=2),
     "local, scales, no history": shape("local", "scales", history="none"),
+    "local, low rank, transformer": shape("local", "low_rank", history="transformer", history_window=4),
+    "joint, last layer, transformer, every 2": shape(
+        "joint", "last_layer", history="transformer", history_window=3, every=2
+    ),
+    "local, low rank, fused": shape("local", "low_rank", fusion_window=3),
+    "joint, full, lstm, fused, every 2": shape("joint", "full", history="lstm", fusion_window=2, every=2),
     "joint, low rank": shape("joint", "low_rank"),
     "joint, last layer, once an episode": shape("joint", "last_layer", every=EACH_EPISODE),
     "joint, full, together": shape("joint", "full", together=True, history="none"),
@@ -83,6 +92,22 @@ def test_every_context_starts_with_the_plain_actors_policy(wanted):
     assert_allclose(read(actor, generator, row, first).logits, plain, atol=1e-6)
     entropy = -jnp.sum(jax.nn.softmax(plain) * jax.nn.log_softmax(plain), axis=-1)
     assert float(jnp.mean(entropy)) >= 0.98 * np.log(ACTIONS)
+
+
+@pytest.mark.parametrize("wanted", VARIANTS.values(), ids=VARIANTS)
+def test_generated_weights_start_as_wide_and_as_undecided_as_the_plain_actors(wanted):
+    """Section by section: entropy, what other contexts change on one observation, spread of each layer."""
+    actor, generator = made(wanted)
+    row, first = rows(generator)
+    one = jnp.broadcast_to(row[:1, :1, :1, :FEATURES], (*row.shape[:3], FEATURES))
+    spoken = read(actor, generator, row, first)
+    chances = jax.nn.softmax(generator.speak(actor, one, spoken.numbers)).reshape(-1, ACTIONS)
+    entropy = -jnp.sum(chances * jnp.log(chances), axis=-1)
+    assert float(jnp.min(entropy)) >= 0.98 * np.log(ACTIONS)
+    assert float(jnp.max(0.5 * jnp.sum(jnp.abs(chances - chances[:1]), axis=-1))) <= 0.02
+    numbers = spoken.numbers.reshape(-1, spoken.numbers.shape[-1])[-1]
+    for (weight, _), layer in zip(moved_weights(actor, generator, numbers), actor.layers, strict=True):
+        assert_allclose(np.std(weight), np.std(layer.weight), rtol=0.1)
 
 
 @pytest.mark.parametrize("wanted", VARIANTS.values(), ids=VARIANTS)
@@ -106,22 +131,34 @@ def test_steps_one_by_one_say_what_the_whole_sequence_says(wanted):
         assert_allclose(now.logits[:, 0], whole.logits[:, time], atol=1e-5)
 
 
-def by_hand(actor, generator, own, numbers):
-    """One row's logits with its increments added to the weights, layer by layer, in NumPy."""
-    scale, place, delta = generator.shape.scale, 0, {}
+def moved_weights(actor, generator, numbers):
+    """Every layer's weight and bias with one row's increments added to them, in NumPy."""
+    scale, delta, moved = generator.shape.scale, increments(generator, numbers), []
+    for index, layer in enumerate(actor.layers):
+        weight = np.asarray(layer.weight) + scale * delta.get((index, "weight"), 0.0)
+        if (index, "left") in delta:
+            weight = weight + scale * delta[index, "left"] @ delta[index, "right"]
+        bias = np.asarray(layer.bias) + scale * delta.get((index, "bias"), 0.0)
+        gain = 1 + scale * delta.get((index, "gain"), 0.0)
+        moved.append((weight * gain, bias * gain + scale * delta.get((index, "shift"), 0.0)))
+    return moved
+
+
+def increments(generator, numbers):
+    place, delta = 0, {}
     for piece in generator.pieces:
         size = int(np.prod(piece.shape))
         delta[piece.layer, piece.part] = np.asarray(numbers[place : place + size]).reshape(piece.shape)
         place += size
-    x = np.asarray(own)
-    for index, layer in enumerate(actor.layers):
-        weight, bias = np.asarray(layer.weight), np.asarray(layer.bias)
-        weight = weight + scale * delta.get((index, "weight"), 0.0)
-        if (index, "left") in delta:
-            weight = weight + scale * delta[index, "left"] @ delta[index, "right"]
-        x = x @ weight + bias + scale * delta.get((index, "bias"), 0.0)
-        x = x * (1 + scale * delta.get((index, "gain"), 0.0)) + scale * delta.get((index, "shift"), 0.0)
-        x = x if index == len(actor.layers) - 1 else np.tanh(x)
+    return delta
+
+
+def by_hand(actor, generator, own, numbers):
+    """One row's logits, layer by layer, with weights that were moved before."""
+    x, layers = np.asarray(own), moved_weights(actor, generator, numbers)
+    for index, (weight, bias) in enumerate(layers):
+        x = x @ weight + bias
+        x = x if index == len(layers) - 1 else np.tanh(x)
     return x
 
 
@@ -142,9 +179,10 @@ def reached(generator, actor, row, first, spoilt):
     return np.isnan(np.asarray(read(actor, generator, bad, first).logits[0])).any(axis=-1)
 
 
+@pytest.mark.parametrize("changes", [{}, {"history": "transformer"}, {"fusion_window": 3}], ids=str)
 @pytest.mark.parametrize("kind", ["identity", "local", "joint"])
-def test_what_others_see_reaches_a_player_only_where_it_communicates(kind):
-    actor, generator = made(shape(kind, "low_rank"), loud=0.3)
+def test_what_others_see_reaches_a_player_only_where_it_communicates(kind, changes):
+    actor, generator = made(shape(kind, "low_rank", **changes), loud=0.3)
     row, first = rows(generator)
     hit = reached(generator, actor, row, first, (0, 2, 1, 0))  # one number of what seat 1 sees at time 2
     assert hit[2, 1]
@@ -172,8 +210,9 @@ def test_those_who_have_left_are_not_listened_to():
     assert not np.allclose(heard[:, :, 0], read(actor, generator, row, first).logits[:, :, 0])
 
 
-def test_nothing_is_remembered_beyond_an_episode():
-    actor, generator = made(shape("local", "low_rank", every=2), loud=0.3)
+@pytest.mark.parametrize("changes", [{"every": 2}, {"history": "transformer"}, {"fusion_window": 3}], ids=str)
+def test_nothing_is_remembered_beyond_an_episode(changes):
+    actor, generator = made(shape("local", "low_rank", **changes), loud=0.3)
     row, first = rows(generator)
     other = row.at[1, :3].add(1.0)  # before the second episode of column 1 begins
     a, b = (read(actor, generator, x, first).logits for x in (row, other))

@@ -94,6 +94,18 @@ POOLED = {  # who shares what
     "weights and names": {"ppo.parameters": "shared_with_id"},
     "a generator": {"name": "hyper_mappo_4h1s_4x4"},
     "a generator that all are heard by": {"name": "hyper_mappo_4h1s_4x4", "hyper_mappo.context": "joint"},
+    "a generator whose copy plays, and a critic that it moves": {
+        "name": "hyper_mappo_4h1s_4x4",
+        "hyper_mappo.target": "act",
+        "hyper_mappo.target_every": 1,
+        "hyper_mappo.generated_critic": "last_layer",
+    },
+    "a generator that reads the last rows and mixes what it made of them": {
+        "name": "hyper_mappo_4h1s_4x4",
+        "hyper_mappo.context": "joint",
+        "hyper_mappo.history": "transformer",
+        "hyper_mappo.history_fusion": "kl_weighted",
+    },
     "a model of the game": {
         "name": "hop_plus_4h1s_4x4",
         "hop_plus.gates": "off",

@@ -19,7 +19,7 @@ from coplay.algorithms.losses import log_policy
 from coplay.algorithms.sharing import Sharing, sharing
 from coplay.algorithms.views import View, with_identity
 from coplay.nets import NETWORKS
-from coplay.nets.hyper import Generator, GeneratorShape, Spoken
+from coplay.nets.hyper import CriticHeads, Generator, GeneratorShape, Spoken
 from coplay.types import (
     DECENTRALISED,
     WITH_MEMORY,
@@ -35,6 +35,7 @@ from coplay.types import (
     stream,
 )
 
+CRITIC_HEADS = "critic_generator"  # the network that moves the critic's last layer
 POLICY_GAIN, CRITIC_GAIN = 0.01, 1.0  # of output layers: play starts near uniform
 
 
@@ -42,7 +43,7 @@ class ActorCritic(NamedTuple):
     """What acting and learning share: networks without weights, views, and whose weights are whose."""
 
     seats: tuple[int, ...]
-    networks: dict[str, Any]  # "policy", "critic" and, if there is one, "generator", without their arrays
+    networks: dict[str, Any]  # "policy", "critic", and those that move their weights, without their arrays
     views: dict[str, Callable]  # by the same names: (timestep, notes, seats, params) -> rows
     notice: Callable  # params, memory, timestep -> notes: what a decision is based on beside the timestep
     sharing: Sharing
@@ -153,7 +154,11 @@ def _builder(
         if generated is None:
             return {"policy": policy, "critic": critic}
         generator = Generator(stream(policy_key, "generator"), generated, policy)
-        return {"policy": policy, "critic": critic, "generator": generator}
+        made = {"policy": policy, "critic": critic, "generator": generator}
+        if generated.moves_critic:
+            size = generator.context.size
+            made[CRITIC_HEADS] = CriticHeads(stream(critic_key, CRITIC_HEADS), generated, size, critic)
+        return made
 
     return networks
 
@@ -169,7 +174,9 @@ def _empty_memory(networks: dict[str, Any], num_seats: int, num_envs: int) -> Me
 
 
 def memory_of(model: ActorCritic, memory: Memory, name: str) -> Memory:
-    """One network's part of the memory; nothing for networks without."""
+    """One network's part of the memory; nothing for networks without. A critic whose weights are moved is
+    read with the generator's, which its context is made from."""
+    name = "policy" if CRITIC_HEADS in model.networks else name
     return memory[name] if model.has_memory else ()
 
 
@@ -185,8 +192,10 @@ def act(
         model, "policy", params, memory_of(model, memory, "policy"), timestep, notes
     )
     if model.has_memory:
-        critic_memory, _ = read_step(model, "critic", params, memory["critic"], timestep, notes)
-        memory = memory | {"policy": policy_memory, "critic": critic_memory}
+        memory = memory | {"policy": policy_memory}
+        if jax.tree.leaves(memory["critic"]):
+            critic_memory, _ = read_step(model, "critic", params, memory["critic"], timestep, notes)
+            memory = memory | {"critic": critic_memory}
     log_all = log_policy(logits, timestep.legal[:, model.index])
     policy = jnp.exp(log_all)
     action = draw_actions(key, params.own["seat"]["identity"], policy)
@@ -242,6 +251,8 @@ def sequences(
     """Memory after each step and outputs, both [column, time, seat, ...], starting from `memory`."""
     if name == "policy" and "generator" in model.networks:
         return speak(model, weights, memory, inputs, first)[:2]
+    if name == "critic" and CRITIC_HEADS in model.networks:
+        return _value_in_context(model, weights, memory, inputs, first)
     network = network_of(model, weights, name)
     if not hasattr(network, "run"):
         return memory, network(inputs)
@@ -256,6 +267,18 @@ def speak(model: ActorCritic, weights: PyTree, memory: Memory, inputs, first) ->
     """The same of a generated policy, and the increments it spoke with."""
     generator = network_of(model, weights, "generator")
     return generator.read(network_of(model, weights, "policy"), memory, inputs, first)
+
+
+def _value_in_context(model: ActorCritic, weights: PyTree, memory: Memory, inputs, first):
+    """Values of a critic whose last layer a context moves; rows end with what the policy reads, which that is
+    made from. What the critic learns does not move the context."""
+    generator = network_of(model, weights, "generator")
+    size = sum(generator.shape.context.told)
+    seen, told = inputs[..., :-size], inputs[..., -size:]
+    actor = network_of(model, weights, "policy")
+    remembered, context, _ = generator.contexts(actor, memory, told, first)
+    heads, critic = network_of(model, weights, CRITIC_HEADS), network_of(model, weights, "critic")
+    return remembered, heads.value(critic, seen, jax.lax.stop_gradient(context))
 
 
 def network_of(model: ActorCritic, weights: PyTree, name: str) -> Any:

@@ -8,7 +8,7 @@ from jaxtyping import Array
 from coplay.algorithms.actor_critic import ActorCritic, memory_of, sequences
 from coplay.algorithms.glance import Glance
 from coplay.algorithms.targets import Batch
-from coplay.types import PyTree, Seated, Trajectory
+from coplay.types import Metrics, PyTree, Seated, Trajectory
 
 
 class Additions(NamedTuple):
@@ -16,6 +16,7 @@ class Additions(NamedTuple):
     init: Callable[[Seated], PyTree]  # weights -> state of its own, () for none
     prepare: Callable[[Seated, PyTree, Trajectory, Batch], Batch]  # before the descent: what its terms read
     speak: Callable[[PyTree, Batch], tuple[Any, dict, dict]]  # weights, chunk -> logits, terms, figures
+    tell: Callable[[Metrics, PyTree], Metrics]  # figures of the descent, state -> more figures
     finish: Callable[[Seated, PyTree, Glance, Array], tuple[Seated, PyTree, dict]]
     # new weights, state, a sample of the round, how far each seat moved there -> weights, state, figures
     rates: dict[str, float]  # of networks that learn at another rate than the policy
@@ -31,6 +32,7 @@ def nothing_added(model: ActorCritic) -> Additions:
         init=lambda params: (),
         prepare=lambda params, state, trajectory, batch: batch,
         speak=speak,
+        tell=lambda figures, state: {},
         finish=lambda after, state, seen, moved: (after, state, {}),
         rates={},
     )

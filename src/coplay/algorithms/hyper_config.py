@@ -4,7 +4,9 @@ import dataclasses
 from typing import Literal
 
 from coplay.algorithms.ppo import MAPPOConfig
+from coplay.nets.window import HEADS
 
+MOST_LAG = 4  # updates for which a copy may play
 IN_TIME = ("local_history", "joint")  # contexts that change while a game goes on
 
 
@@ -14,8 +16,12 @@ class HyperMAPPOConfig(MAPPOConfig):
     context_from: Literal["own_game", "another_game"] = "own_game"  # another_game: a control
     encoder_width: int = 64  # of what is read
     attention_heads: int = 4  # over the seats that share the generator; joint only
-    history: Literal["none", "gru", "lstm"] = "gru"  # of local_history and joint
-    history_width: int = 64
+    history: Literal["none", "gru", "lstm", "transformer"] = "gru"  # of local_history and joint
+    history_width: int = 64  # of what it makes of the past
+    history_window: int = 16  # rows of the episode that a transformer sees, the present one included
+    history_fusion: Literal["off", "kl_weighted"] = "off"  # mixed with states that would have one play alike
+    fusion_window: int = 8  # states that are mixed, the present one included
+    fusion_temperature: float = 1.0  # nats apart at which a state weighs a factor e less
     history_reads: tuple[str, ...] = ("observation", "action", "reward")  # last action and reward
     identity: Literal["embedding", "one_hot", "none"] = "embedding"  # joined to every context
     embedding: int = 16  # numbers that stand for one player
@@ -29,8 +35,11 @@ class HyperMAPPOConfig(MAPPOConfig):
     accumulate: float = 0.0  # above 0: increments add up within an episode and fade by this factor a step
     delta_scale: float = 1.0  # s in theta_0 + s * delta; 0: a control
     generator_rate: float = 5e-4  # learning rate of the generator
-    target: Literal["none", "anchor"] = "none"  # anchor: align_weight holds play near a copy of the generator
-    target_every: int = 10  # updates between copies
+    generated_critic: Literal["off", "last_layer"] = "off"  # what the context moves of the critic
+    target: Literal["none", "anchor", "act"] = "none"  # a copy that play is held near (align), or that plays
+    target_every: int = 10  # updates between copies; at most 4 where the copy plays
+    pretrain: str | None = None  # a run of hyper_mappo: what its generator has learned to read is begun with
+    pretrain_seed: int = 0  # which of its seeds
     smooth: Literal["policy", "weight"] = (
         "policy"  # neighbouring increments are compared by what they do, or as numbers
     )
@@ -50,10 +59,18 @@ class HyperMAPPOConfig(MAPPOConfig):
             "generator_rate",
             "target_every",
             "align_target",
+            "fusion_temperature",
         ):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name}={getattr(self, name)} must be above 0")
-        for name in ("regenerate_every", "delta_scale", "smooth_weight", "align_weight", "attention_heads"):
+        for name in (
+            "regenerate_every",
+            "delta_scale",
+            "smooth_weight",
+            "align_weight",
+            "attention_heads",
+            "pretrain_seed",
+        ):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)} must not be negative")
         if not 0 <= self.explore <= 0.3:
@@ -64,6 +81,8 @@ class HyperMAPPOConfig(MAPPOConfig):
             )
         if not self.trunk or min(self.trunk) < 1:
             raise ValueError(f"trunk={self.trunk} must name at least one width of 1 or more")
+        if self.pretrain is not None and self.context == "none":
+            raise ValueError("pretrain is what a generator begins with; context='none' has none")
         if self.context != "none":
             self._check_generator()
 
@@ -76,6 +95,11 @@ class HyperMAPPOConfig(MAPPOConfig):
         if self.network != "mlp":
             raise ValueError(
                 f"hyper_mappo generates an mlp, not {self.network!r}; context='local_history' has memory"
+            )
+        if self.target == "act" and self.target_every > MOST_LAG:
+            raise ValueError(
+                f"target='act' plays with a copy that lags behind what learns: set target_every to at most "
+                f"{MOST_LAG} updates, not {self.target_every}"
             )
         if self.context == "identity" and self.identity == "none":
             raise ValueError("context='identity' needs identity='embedding' or 'one_hot'")
@@ -92,11 +116,35 @@ class HyperMAPPOConfig(MAPPOConfig):
                 f"encoder_width={self.encoder_width} must be a multiple of "
                 f"attention_heads={self.attention_heads}"
             )
+        if self.moves_in_time and self.history == "transformer":
+            if self.history_window < 2:
+                raise ValueError(
+                    f"history_window={self.history_window} shows no past: set 2 or more, or history='none'"
+                )
+            if self.history_width % HEADS:
+                raise ValueError(
+                    f"history_width={self.history_width} must be a multiple of a transformer's {HEADS} heads"
+                )
+        if self.history_fusion != "off":
+            self._check_fusion()
         unknown = set(self.history_reads) - {"observation", "action", "reward"}
         if self.context in IN_TIME and (unknown or not self.history_reads):
             raise ValueError(
                 f"history_reads={self.history_reads} must name some of observation, action and reward"
             )
+
+    def _check_fusion(self) -> None:
+        what = f"history_fusion={self.history_fusion!r}"
+        if not self.moves_in_time or self.history == "none":
+            raise ValueError(
+                f"{what} mixes states of a history: set context to local_history or joint, and a history"
+            )
+        if self.fusion_window < 2:
+            raise ValueError(f"{what} needs at least two states: set fusion_window above 1")
+        if self.increments == "shared":
+            raise ValueError(f"{what} compares players' own policies: set increments='per_agent'")
+        if self.accumulate:
+            raise ValueError(f"{what} compares increments that do not add up: set accumulate=0")
 
     @property
     def made(self) -> str:
@@ -107,6 +155,10 @@ class HyperMAPPOConfig(MAPPOConfig):
     @property
     def moves_in_time(self) -> bool:
         return self.context in IN_TIME
+
+    @property
+    def surrogate_floor(self) -> float | None:
+        return 3.0 if self.target == "act" and self.context != "none" else None
 
     @property
     def added_terms(self) -> dict[str, float]:

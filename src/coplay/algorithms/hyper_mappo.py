@@ -4,15 +4,17 @@ MAPPO with `policy` generated (`nets/hyper.py`) and two more terms that keep it 
 With `context = "none"` it is plain MAPPO, bit for bit.
 """
 
+import functools
 from collections.abc import Callable
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from coplay.algorithms.actor_critic import ActorCritic, actor_critic, as_algorithm
+from coplay.algorithms.actor_critic import ActorCritic, act, actor_critic, as_algorithm
 from coplay.algorithms.hyper_config import HyperMAPPOConfig
-from coplay.algorithms.hyper_terms import additions
+from coplay.algorithms.hyper_pretrained import begun_with
+from coplay.algorithms.hyper_terms import additions, that_plays
 from coplay.algorithms.ppo import Plan, mappo, ppo_stage
 from coplay.algorithms.rewards import learning_reward
 from coplay.algorithms.views import joint_view, own_view
@@ -40,9 +42,21 @@ def hyper_mappo(env: Environment, seats: tuple[int, ...], config: HyperMAPPOConf
     extra = additions(model, config, plan)
     learn = in_order({"policy": ppo_stage(env, model, config, plan, extra=extra)})
     algorithm = as_algorithm(model, lambda key: extra.begin(init(key)), learn)
+    if config.target == "act":
+        algorithm = algorithm._replace(act=_by_the_copy(model, config))
+    if config.pretrain is not None:
+        begin = functools.partial(begun_with, config.pretrain, config.pretrain_seed, model, extra)
+        algorithm = algorithm._replace(begin=begin)
     if config.context == "joint":
         algorithm = algorithm._replace(needs=COMMUNICATES)
     return algorithm._replace(watch=_watch_actions(model)) if _reads_actions(config) else algorithm
+
+
+def _by_the_copy(model: ActorCritic, config: HyperMAPPOConfig) -> Callable:
+    def play(params: Seated, memory: Memory, timestep: TimeStep, state: PyTree, key: Key):
+        return act(model, that_plays(model, config, params), memory, timestep, key)
+
+    return play
 
 
 def generated_actor_critic(
@@ -56,6 +70,8 @@ def generated_actor_critic(
         model = _with_last_actions(model)
     if config.explore:
         model = _with_exploring(model)
+    if config.generated_critic != "off":
+        model = _with_told_critic(model)
     return model, init
 
 
@@ -66,6 +82,7 @@ def _reads_actions(config: HyperMAPPOConfig) -> bool:
 def generator_shape(env: Environment, config: HyperMAPPOConfig) -> GeneratorShape:
     """What the settings come to in this game."""
     in_time, is_control = config.moves_in_time, config.context_from == "another_game"
+    fuses = config.history_fusion != "off"
     reads = tuple("seen" if name == "observation" and is_control else name for name in config.history_reads)
     told = Told(
         observation=env.observation_size,
@@ -73,7 +90,7 @@ def generator_shape(env: Environment, config: HyperMAPPOConfig) -> GeneratorShap
         reward=1 if in_time and "reward" in config.history_reads else 0,
         active=1 if in_time else 0,
         seen=env.observation_size if in_time and "seen" in reads else 0,
-        legal=env.num_actions if config.explore else 0,
+        legal=env.num_actions if config.explore or fuses else 0,
         exploring=1 if config.explore else 0,
         identity=env.num_agents if config.identity != "none" else 0,
     )
@@ -84,13 +101,22 @@ def generator_shape(env: Environment, config: HyperMAPPOConfig) -> GeneratorShap
         heads=config.attention_heads if config.context == "joint" else 0,
         history=config.history if in_time else "none",
         history_width=config.history_width,
+        history_window=config.history_window,
+        fusion_window=config.fusion_window if fuses else 0,
+        fusion_temperature=config.fusion_temperature,
         identity=config.identity,
         embedding=config.embedding,
         every=config.regenerate_every if in_time else EACH_STEP,
         together=config.increments == "shared",
     )
     return GeneratorShape(
-        context, config.trunk, config.made, config.rank, config.delta_scale, config.accumulate
+        context=context,
+        trunk=config.trunk,
+        generate=config.made,
+        rank=config.rank,
+        scale=config.delta_scale,
+        decay=config.accumulate,
+        moves_critic=config.generated_critic == "last_layer",
     )
 
 
@@ -158,6 +184,18 @@ def _with_exploring(model: ActorCritic) -> ActorCritic:
         return jnp.concatenate([rows, jnp.broadcast_to(share, (*rows.shape[:-1], 1))], axis=-1)
 
     return model._replace(views=model.views | {"policy": look})
+
+
+def _with_told_critic(model: ActorCritic) -> ActorCritic:
+    """The critic's rows end with the policy's: its context is made from those."""
+    views = model.views
+
+    def look(timestep: TimeStep, notes: PyTree, seats: tuple[int, ...], params: Seated) -> Array:
+        return jnp.concatenate(
+            [views[name](timestep, notes, seats, params) for name in ("critic", "policy")], axis=-1
+        )
+
+    return model._replace(views=views | {"critic": look})
 
 
 def _watch_actions(model: ActorCritic):

@@ -4,6 +4,8 @@
   observation, or be alike as numbers. Only where something was regenerated within an episode.
 - `align`: an update should not move play far, KL(reference || new), the reference being the policy that
   played, or an older copy of the generator (the anchor). Its weight follows what was measured.
+
+A copy may also play (`target = "act"`): then drift is told of the copy, which moves when it is made anew.
 """
 
 import dataclasses
@@ -13,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from coplay.algorithms.actor_critic import (
+    CRITIC_HEADS,
     ActorCritic,
     memory_of,
     network_of,
@@ -21,10 +24,12 @@ from coplay.algorithms.actor_critic import (
     to_columns,
 )
 from coplay.algorithms.additions import Additions
+from coplay.algorithms.drift_watch import play_figures
 from coplay.algorithms.glance import Glance
 from coplay.algorithms.hyper_config import HyperMAPPOConfig
+from coplay.algorithms.hyper_pretrained import STEPS
 from coplay.algorithms.losses import log_policy
-from coplay.algorithms.ppo import Plan
+from coplay.algorithms.ppo import Plan, loss_terms
 from coplay.algorithms.targets import Batch
 from coplay.diagnostics.drift import divergence
 from coplay.nets.hyper import Spoken
@@ -55,21 +60,26 @@ def additions(model: ActorCritic, config: HyperMAPPOConfig, plan: Plan) -> Addit
         return spoken.logits, terms, figures
 
     def finish(after: Seated, state: PyTree, seen: Glance, moved: Float[Array, " seat"]):
+        figures = _figures(model, after, seen)
+        rounds = state["rounds"] + 1
+        onward = _moved_on(model, config, plan, after, rounds)
+        if config.target == "act":
+            played, plays = (that_plays(model, config, params) for params in (after, onward))
+            moved = play_figures(model, played, after, seen)["drift/kl"]  # what align holds down
+            figures |= play_figures(model, played, plays, seen) | {"hyper/lag": jnp.mean(moved)}
         strength = _followed(config, state["strength"], jnp.mean(moved))
-        state = {"strength": strength, "rounds": state["rounds"] + 1}
-        figures = {"hyper/beta": state["strength"] * config.align_weight}
-        return (
-            _moved_on(model, config, plan, after, state["rounds"]),
-            state,
-            figures | _figures(model, after, seen),
-        )
+        figures["hyper/beta"] = strength * config.align_weight
+        if config.pretrain is not None:
+            figures["count/steps/pretrain"] = after.own["seat"][STEPS].astype(jnp.float32)
+        return onward, {"strength": strength, "rounds": rounds}, figures
 
-    rates = {"generator": config.generator_rate}
+    rates = dict.fromkeys(("generator", CRITIC_HEADS), config.generator_rate)
     return Additions(
         begin=lambda params: _begun(model, config, params),
         init=lambda params: {"strength": jnp.float32(1.0), "rounds": jnp.int32(0)},
         prepare=prepare,
         speak=speak_and_add,
+        tell=lambda figures, state: _shares(config, figures, state["strength"]),
         finish=finish,
         rates=rates,
     )
@@ -78,12 +88,25 @@ def additions(model: ActorCritic, config: HyperMAPPOConfig, plan: Plan) -> Addit
 # --- what is kept beside the weights -------------------------------------------------------------
 
 
+COPIED = {"none": (), "anchor": ("generator",), "act": ("policy", "generator")}
+
+
+def that_plays(model: ActorCritic, config: HyperMAPPOConfig, params: Seated) -> Seated:
+    """The weights that play: the copy's, where there is one to play."""
+    if config.target != "act":
+        return params
+    weights = model.sharing.weights(params)
+    return model.sharing.pack(weights | weights["target"], params.own["seat"])
+
+
 def _begun(model: ActorCritic, config: HyperMAPPOConfig, params: Seated) -> Seated:
     weights, seats = model.sharing.weights(params), params.own["seat"]
     if config.target != "none":
-        weights = weights | {"target": weights["generator"]}
+        weights = weights | {"target": {name: weights[name] for name in COPIED[config.target]}}
     if config.explore:
         seats = seats | {"exploring": jnp.full(len(model.seats), config.explore, jnp.float32)}
+    if config.pretrain is not None:
+        seats = seats | {STEPS: jnp.zeros(len(model.seats), jnp.int32)}
     return model.sharing.pack(weights, seats)
 
 
@@ -92,9 +115,8 @@ def _moved_on(model: ActorCritic, config: HyperMAPPOConfig, plan: Plan, params: 
     weights, seats = model.sharing.weights(params), params.own["seat"]
     if config.target != "none":
         is_due = rounds % config.target_every == 0
-        copy = jax.tree.map(
-            lambda new, old: jnp.where(is_due, new, old), weights["generator"], weights["target"]
-        )
+        new = {name: weights[name] for name in COPIED[config.target]}
+        copy = jax.tree.map(lambda new, old: jnp.where(is_due, new, old), new, weights["target"])
         weights = weights | {"target": copy}
     if config.explore:
         left = jnp.maximum(0.0, 1.0 - 2.0 * rounds / plan.num_updates)
@@ -119,11 +141,11 @@ def _reference(
     model: ActorCritic, config: HyperMAPPOConfig, params: Seated, trajectory: Trajectory, batch: Batch
 ):
     """Log-probabilities that align holds on to: as it was played, or as the copy would have."""
-    if config.target == "none":
+    if config.target != "anchor":
         policy = to_columns(trajectory.steps.decision.policy[..., model.index, :], batch.first.shape[1])
         return jnp.log(jnp.maximum(policy, 1e-30))
     weights = model.sharing.weights(params)
-    copied = weights | {"generator": weights["target"]}
+    copied = weights | weights["target"]
     memory = memory_of(model, batch.memory, "policy")
     logits = sequences(model, "policy", copied, memory, batch.policy_input, batch.first)[1]
     return log_policy(logits, batch.policy.legal)
@@ -169,6 +191,30 @@ def _was_there(counts: Bool[Array, "column time seat"]) -> Bool[Array, "column t
 
 
 # --- figures -------------------------------------------------------------------------------------
+
+
+FIGURES = {
+    "policy": "policy/loss",
+    "entropy": "policy/entropy",
+    "value": "value/loss",
+    "align": "hyper/align",
+}
+
+
+def _shares(config: HyperMAPPOConfig, figures: Metrics, strength: Float[Array, ""]) -> Metrics:
+    """What each term is of the loss, all taken without sign; and smoothness beside the policy's own term,
+    which it should stay below."""
+    sizes = {
+        name: abs(weight) * jnp.abs(figures[FIGURES.get(name, f"hyper/{name}")])
+        for name, weight in loss_terms(config).items()
+    }
+    if "align" in sizes:
+        sizes["align"] = sizes["align"] * strength
+    whole = jnp.maximum(sum(sizes.values()), 1e-12)
+    shares = {f"hyper/share/{name}": size / whole for name, size in sizes.items()}
+    if "smooth" in sizes:
+        shares["hyper/smooth_share"] = sizes["smooth"] / jnp.maximum(sizes["policy"], 1e-12)
+    return shares
 
 
 def _figures(model: ActorCritic, params: Seated, seen: Glance) -> Metrics:

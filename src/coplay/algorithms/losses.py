@@ -43,11 +43,12 @@ def log_policy(
 
 
 def clipped_policy_loss(
-    logits: Float[Array, "*rows action"], rows: PolicyRows, clip: float
+    logits: Float[Array, "*rows action"], rows: PolicyRows, clip: float, floor: float | None = None
 ) -> tuple[Float[Array, ""], Float[Array, ""], Metrics]:
     """PPO's surrogate and the entropy: -min(ratio * A, clip(ratio) * A), both as sums.
 
-    kl is the estimator E[(ratio - 1) - log ratio], which is never negative.
+    With a floor, what a negative advantage costs ends at `floor * A`: a policy that was not the one that
+    played may have ratios without bound. kl is the estimator E[(ratio - 1) - log ratio], never negative.
     """
     log_all = log_policy(logits, rows.legal)
     taken = rows.action[..., None] == jnp.arange(logits.shape[-1]).reshape((1,) * rows.action.ndim + (-1,))
@@ -55,6 +56,9 @@ def clipped_policy_loss(
     ratio = jnp.exp(jnp.where(rows.counts, log_ratio, 0.0))
     bounded = jnp.clip(ratio, 1.0 - clip, 1.0 + clip)
     surrogate = jnp.minimum(ratio * rows.advantage, bounded * rows.advantage)
+    if floor is not None:
+        least = floor * rows.advantage
+        surrogate = jnp.where(rows.advantage < 0, jnp.maximum(surrogate, least), surrogate)
     entropy = -jnp.sum(jnp.where(rows.legal, jnp.exp(log_all) * log_all, 0.0), axis=-1)
 
     def add(x: Array) -> Array:

@@ -15,7 +15,14 @@ import optax
 from jaxtyping import Array, Float
 
 from coplay.algorithms import value_scale
-from coplay.algorithms.actor_critic import ActorCritic, actor_critic, as_algorithm, memory_of, sequences
+from coplay.algorithms.actor_critic import (
+    CRITIC_HEADS,
+    ActorCritic,
+    actor_critic,
+    as_algorithm,
+    memory_of,
+    sequences,
+)
 from coplay.algorithms.additions import Additions, nothing_added
 from coplay.algorithms.drift_watch import Judged, drift_watch
 from coplay.algorithms.glance import sample
@@ -47,6 +54,7 @@ class PPOConfig:
     epochs: int = 4  # passes over each round of play
     minibatches: int = 4  # per epoch; num_envs is a multiple
     clip: float = 0.2  # largest change of the ratio that still pays
+    clip_by_team: bool = False  # clip is divided by the number of players that learn
     entropy_weight: float = 0.01  # of the policy's entropy, which is sought
     value_weight: float = 0.5  # of the critic's loss
     value_clip: float | None = 0.2  # of predictions in normalised units; None: unclipped
@@ -79,6 +87,11 @@ class PPOConfig:
     def added_terms(self) -> dict[str, float]:
         """Terms of the loss beside PPO's own, and their weights."""
         return {}
+
+    @property
+    def surrogate_floor(self) -> float | None:
+        """How many times a negative advantage may count at most; None: without bound."""
+        return None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,6 +142,7 @@ def ppo_stage(
     """Targets from the round, then a few epochs of descent, every group of seats by itself: all at once, or
     as `learners(descend, log_prob)` has them."""
     lesson, extra = lesson or usual_lesson(config), extra or nothing_added(model)
+    config = _clipped_by_team(config, len(model.seats))
     each, weights_of = model.sharing.map, model.sharing.weights
     optimiser = _optimiser(config, plan, extra.rates)
     watch = drift_watch(model, lambda weights, batch: _policy_loss(config, extra, weights, batch))
@@ -161,6 +175,7 @@ def ppo_stage(
             _networks(model, before), weights_of(learner)["optimiser"], batch, _counted, keys
         )
         figures |= _named(sums) | _counters(config, each(_counted)(batch))
+        figures |= extra.tell(figures, state)
         weights = before | networks | ({"scale": scale} if "scale" in before else {})
         after = model.sharing.pack(weights, params.own["seat"])
         seen = sample(model, params, trajectory, plan.sequence_length)
@@ -170,6 +185,11 @@ def ppo_stage(
         return after, _learner(model, optimiser_state, kept, state), figures | moved | more
 
     return Stage(init, update)
+
+
+def _clipped_by_team(config: PPOConfig, players: int) -> PPOConfig:
+    """Ratios of n players multiply: each within a clip of 0.2, eight together may reach 1.2^8 = 4.3."""
+    return dataclasses.replace(config, clip=config.clip / players) if config.clip_by_team else config
 
 
 def _learner(model: ActorCritic, optimiser_state: PyTree, watched: PyTree, state: PyTree) -> Seated:
@@ -232,7 +252,9 @@ def _loss(
         terms["search"] = taught_loss(logits, rows.legal, taught)
         decided["search"] = taught.is_taught
         rows = dataclasses.replace(rows, counts=rows.counts & ~taught.is_taught)
-    terms["policy"], terms["entropy"], figures = clipped_policy_loss(logits, rows, config.clip)
+    terms["policy"], terms["entropy"], figures = clipped_policy_loss(
+        logits, rows, config.clip, config.surrogate_floor
+    )
     if isinstance(batch.imagined, ImaginedRows):
         more, figures_there, decided["imagined"] = _imagined_terms(config, read, batch.imagined)
         terms, figures = terms | more, figures | figures_there
@@ -248,7 +270,8 @@ def _policy_loss(config: PPOConfig, extra: Additions, weights: PyTree, batch: Ba
     """PPO's surrogate alone, as a mean over the rows that count."""
     logits = extra.speak(weights, batch)[0].reshape(-1, batch.policy.legal.shape[-1])
     rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[3:]), batch.policy)
-    return clipped_policy_loss(logits, rows, config.clip)[0] / jnp.maximum(jnp.sum(rows.counts), 1)
+    loss = clipped_policy_loss(logits, rows, config.clip, config.surrogate_floor)[0]
+    return loss / jnp.maximum(jnp.sum(rows.counts), 1)
 
 
 def _log_prob(extra: Additions, weights: PyTree, batch: Batch) -> Float[Array, "column time seat"]:
@@ -289,7 +312,7 @@ def _counted(batch: Batch) -> Float[Array, ""]:
 def _named(sums: Metrics) -> Metrics:
     """Figures of policy and search per row that each decided; gradients by the network they move."""
     names = {"grad_norm/critic": "value/grad_norm", "epochs": "policy/epochs"}
-    names |= {f"grad_norm/{part}": f"{part}/grad_norm" for part in ("policy", "generator")}
+    names |= {f"grad_norm/{part}": f"{part}/grad_norm" for part in ("policy", "generator", CRITIC_HEADS)}
 
     def per_row(name: str) -> Array:
         share = sums.get(ROWS + name.partition("/")[0])  # of the rows that teach anything

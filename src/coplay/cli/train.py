@@ -106,6 +106,8 @@ def print_plan(planned, console) -> None:
             )
         else:
             console.print(f"  {module['member']}: does not learn")
+        if module["begun_with"]:
+            console.print(f"  {module['member']}: began with {module['begun_with']}, beside its own")
     console.print(
         f"  {planned.steps:,} steps in {planned.updates:,} updates, {planned.seeds} seed(s), "
         f"{planned.devices} device(s); about {planned.memory_bytes / 2**20:,.0f} MiB, "

@@ -92,11 +92,17 @@ def _check_rollout(experiment: Experiment) -> None:
                 f"times devices={resolved_devices(experiment)}"
             )
         if _reads_sequences(config) and rollout.num_steps % rollout.sequence_length:
-            what = f"network={config.network!r}" if "gru" in config.network else f"{name}, which remembers"
             raise BadInput(
                 f"num_steps={rollout.num_steps} must be a multiple of sequence_length="
-                f"{rollout.sequence_length} with {what}"
+                f"{rollout.sequence_length} with {_what_reads(config)}"
             )
+
+
+def _what_reads(config: Any) -> str:
+    """Sequences, in the words of the settings."""
+    if "gru" in config.network:
+        return f"network={config.network!r}"
+    return f"context={config.context!r}" if getattr(config, "moves_in_time", False) else "subgoals"
 
 
 def resolved_devices(experiment: Experiment) -> int:

@@ -2,7 +2,8 @@
 
 ```text
 row [own observation | last action | last reward | active | seen | legal | identity | exploring]
-  -> encoder -> attention over fellows -> history -> joined by identity -> length 1 -> kept for some steps
+  -> encoder -> attention over fellows -> history -> mixed with earlier states
+  -> joined by identity -> length 1 -> kept for some steps
 ```
 
 Everything is laid out as [column, time, seat, ...], a column being one stretch of one game. What a context
@@ -11,6 +12,7 @@ does not read is left out of its rows, and what it does not need is left out of 
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
@@ -20,6 +22,7 @@ from jaxtyping import Array, Bool, Float
 
 from coplay.nets.mlp import MLP, Linear, orthogonal
 from coplay.nets.recurrent import Cell
+from coplay.nets.window import Window, fused, memory_width, recent
 from coplay.types import Key, Memory
 
 EACH_STEP, EACH_EPISODE = 1, 0  # how often a context is taken anew; any other number: every so many steps
@@ -50,8 +53,11 @@ class ContextShape:
     reads: tuple[str, ...] = ()  # parts of a row that are encoded; none: who one is says it all
     encoder: int = 64
     heads: int = 0  # of attention; 0: one's own row only
-    history: str = "none"  # or gru, lstm
+    history: str = "none"  # or gru, lstm, transformer
     history_width: int = 64
+    history_window: int = 16  # rows that a transformer sees
+    fusion_window: int = 0  # states that are mixed by how alike they make play; 0: the present one alone
+    fusion_temperature: float = 1.0
     identity: str = "embedding"  # or one_hot, none
     embedding: int = 16
     every: int = EACH_STEP  # steps between contexts
@@ -66,7 +72,7 @@ class ContextShape:
 class Context(eqx.Module):
     encoder: MLP | None
     attention: "Attention | None"
-    history: Cell | None
+    history: Cell | Window | None
     names: Float[Array, "identity embedding"] | None
     shape: ContextShape = eqx.field(static=True)
 
@@ -76,8 +82,7 @@ class Context(eqx.Module):
         inputs = sum(getattr(shape.told, name) for name in shape.reads)
         self.encoder = MLP(encoder_key, inputs, (), width, math.sqrt(2.0)) if shape.reads else None
         self.attention = Attention(attention_key, width, shape.heads) if shape.heads else None
-        remembers = shape.history != "none"
-        self.history = Cell(history_key, shape.history, width, shape.history_width) if remembers else None
+        self.history = _history(history_key, shape)
         is_embedded = shape.identity == "embedding" and shape.told.identity
         self.names = orthogonal(name_key, shape.told.identity, shape.embedding, 1.0) if is_embedded else None
         self.shape = shape
@@ -94,6 +99,9 @@ class Context(eqx.Module):
         memory: dict[str, Array] = {}
         if self.history:
             memory["history"] = jnp.zeros((*shape, self.history.memory_width))
+        if self.shape.fusion_window:
+            kept = memory_width(self.shape.fusion_window, self.shape.history_width)
+            memory["states"] = jnp.zeros((*shape, kept))
         if self.shape.every != EACH_STEP:
             memory |= {"context": jnp.zeros((*shape, self.size)), "age": jnp.zeros(shape, jnp.int32)}
         return memory
@@ -103,12 +111,23 @@ class Context(eqx.Module):
         return unit(self._who(identity))
 
     def read(
-        self, memory: Memory, row: Float[Array, "column time seat feature"], first: Bool[Array, "column time"]
+        self,
+        memory: Memory,
+        row: Float[Array, "column time seat feature"],
+        first: Bool[Array, "column time"],
+        made: Callable[[Array], Array],
+        spoken: Callable[[Array], Array],
     ) -> tuple[Memory, Float[Array, "column time seat context"], Bool[Array, "column time seat"]]:
-        """Memory after each step, contexts, and where one was taken that may differ from the last."""
+        """Memory after each step, contexts, and where one was taken that may differ from the last.
+
+        `made` and `spoken` say what contexts lead to: increments, and log-probabilities on these rows with
+        increments of theirs."""
         parts = self.shape.told.split(row)
         remembered, seen = self._seen(memory, parts, first)
-        context = unit(jnp.concatenate([*seen, *self._names(parts)], axis=-1))
+        if self.shape.fusion_window:
+            states, seen = self._fused(memory, parts, seen, first, made, spoken)
+            remembered |= {"states": states}
+        context = unit(jnp.concatenate([seen, *self._names(parts)], axis=-1))
         if self.shape.together:
             context = unit(_mean_of_active(context, parts["active"]))
         is_fresh = jnp.broadcast_to(~first[:, :, None], context.shape[:3])
@@ -124,19 +143,37 @@ class Context(eqx.Module):
         if self.attention is not None:
             seen = self.attention(seen, parts["active"][..., 0] > 0)
         if self.history is None:
-            return {}, [seen]
-        columns, time, seats = seen.shape[:3]
-        rows = jnp.moveaxis(seen, 1, 0).reshape(time, columns * seats, -1)
-        fresh = jnp.repeat(first.T, seats, axis=1)
-        out = self.history.run(memory["history"].reshape(columns * seats, -1), rows, fresh)
-        remembered, said = (jnp.moveaxis(x.reshape(time, columns, seats, -1), 0, 1) for x in out)
-        return {"history": remembered}, [said]
+            return {}, seen
+        out = self.history.run(_rows(memory["history"]), in_time(seen), _each_seats(first, seen))
+        remembered, said = (in_columns(x, seen) for x in out)
+        return {"history": remembered}, said
+
+    def _fused(self, memory: Memory, parts: dict[str, Array], seen: Array, first, made, spoken):
+        """Kept states, and the present one mixed with those that would have one play as it does."""
+        shape = self.shape
+        states = recent(_rows(memory["states"]), in_time(seen), _each_seats(first, seen), shape.fusion_window)
+
+        def increments(rows: Float[Array, "before_and_time row feature"]) -> Array:
+            names = [_as_before(in_time(x), len(rows)) for x in self._names(parts)]
+            return made(unit(jnp.concatenate([rows, *names], axis=-1)))
+
+        def log_policy(numbers: Float[Array, "time row number"]) -> Array:
+            return in_time(spoken(in_columns(numbers, seen)))
+
+        mixed = fused(states, increments, log_policy, shape.fusion_temperature)
+        return in_columns(states.memory(), seen), in_columns(mixed, seen)
 
     def _names(self, parts: dict[str, Array]) -> list[Array]:
         return [] if self.shape.identity == "none" else [self._who(parts["identity"])]
 
     def _who(self, identity: Float[Array, "*rows name"]) -> Float[Array, "*rows who"]:
         return identity if self.names is None else identity @ self.names
+
+
+def _history(key: Key, shape: ContextShape) -> Cell | Window | None:
+    if shape.history == "transformer":
+        return Window(key, shape.encoder, shape.history_width, shape.history_window)
+    return None if shape.history == "none" else Cell(key, shape.history, shape.encoder, shape.history_width)
 
 
 class Attention(eqx.Module):
@@ -167,6 +204,31 @@ class Attention(eqx.Module):
         share = jax.nn.softmax(jnp.where(here, fit, -1e9), axis=-1)
         heard = jnp.einsum("ctihj,ctjhd->ctihd", share, value)
         return seen + self.said(heard.reshape(seen.shape))
+
+
+def in_time(x: Float[Array, "column time seat feature"]) -> Float[Array, "time row feature"]:
+    columns, time, seats = x.shape[:3]
+    return jnp.moveaxis(x, 1, 0).reshape(time, columns * seats, -1)
+
+
+def in_columns(x: Array, like: Array) -> Array:
+    """The way back, to [column, time, seat, feature]."""
+    columns, time, seats = like.shape[:3]
+    return jnp.moveaxis(x.reshape(time, columns, seats, -1), 0, 1)
+
+
+def _as_before(names: Float[Array, "time row who"], length: int) -> Float[Array, "before_and_time row who"]:
+    """Who a player was before a sequence: who it is when that begins."""
+    before = jnp.broadcast_to(names[:1], (length - len(names), *names.shape[1:]))
+    return jnp.concatenate([before, names])
+
+
+def _rows(memory: Float[Array, "column seat memory"]) -> Float[Array, "row memory"]:
+    return memory.reshape(-1, memory.shape[-1])
+
+
+def _each_seats(first: Bool[Array, "column time"], like: Array) -> Bool[Array, "time row"]:
+    return jnp.repeat(first.T, like.shape[2], axis=1)
 
 
 def unit(x: Float[Array, "*rows feature"]) -> Float[Array, "*rows feature"]:

@@ -7,11 +7,13 @@ own observation    -> actor with theta_0 + s * delta -> logits
 
 `theta_0` is the plain actor, initialised as ever, and heads start at zero, so that every context starts with
 the plain actor's policy. A fixed context (who one is) makes one set of weights per seat; any other makes one
-per row, and then increments are applied and never added to the weights.
+per row, and then increments are applied and never added to the weights. A critic's last layer may be moved in
+the same way (`CriticHeads`).
 """
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
@@ -37,6 +39,7 @@ class GeneratorShape:
     rank: int = 4
     scale: float = 1.0  # s
     decay: float = 0.0  # above 0: increments add up within an episode and fade by this much a step
+    moves_critic: bool = False  # the last layer of the critic is generated, too
 
 
 class Piece(NamedTuple):
@@ -61,14 +64,10 @@ class Generator(eqx.Module):
     def __init__(self, key: Key, shape: GeneratorShape, actor: MLP):
         context_key, trunk_key, head_key = jax.random.split(key, 3)
         self.context = Context(context_key, shape.context)
-        widths = [self.context.size, *shape.trunk]
-        keys = jax.random.split(trunk_key, len(shape.trunk))
-        self.trunk = tuple(Linear(k, widths[i], widths[i + 1], math.sqrt(2.0)) for i, k in enumerate(keys))
+        self.trunk = _trunk(trunk_key, self.context.size, shape.trunk)
         self.shape = shape
-        self.pieces = _pieces(
-            shape, [(layer.weight.shape[0], layer.weight.shape[1]) for layer in actor.layers]
-        )
-        self.heads = _silent(head_key, widths[-1], self.pieces)
+        self.pieces = _pieces(shape, _sizes(actor))
+        self.heads = _silent(head_key, shape.trunk[-1], self.pieces)
         is_last_only = shape.generate in ("last_layer", "low_rank")
         hidden = actor.layers[:-1] if is_last_only else ()
         self.gains = tuple(jnp.ones(layer.weight.shape[1]) for layer in hidden)
@@ -87,20 +86,35 @@ class Generator(eqx.Module):
         row: Float[Array, "column time seat feature"],
         first: Bool[Array, "column time"],
     ) -> "Spoken":
-        own = row[..., : self.shape.context.told.observation]
-        if self.shape.context.is_fixed:
-            identity = self.shape.context.told.split(row[0, 0])["identity"]
-            numbers = self._numbers(self.context.of_seats(identity))
-            nothing = jnp.zeros(row.shape[:3], bool)
-            return Spoken(memory, self.explored(row, self.speak(actor, own, numbers)), numbers, nothing)
-        remembered, context, is_fresh = self.context.read(memory, row, first)
-        numbers = self._numbers(context)
+        remembered, context, is_fresh = self.contexts(actor, memory, row, first)
+        numbers = _said(self.trunk, self.heads, context)
         if self.shape.decay:
             numbers = _added_up(memory["added"], numbers, first, self.shape.decay)
             remembered |= {"added": numbers}
             is_fresh = jnp.broadcast_to(~first[:, :, None], is_fresh.shape)
+        own = row[..., : self.shape.context.told.observation]
         logits = self.explored(row, self.speak(actor, own, numbers))
         return Spoken(remembered or (), logits, numbers, is_fresh)
+
+    def contexts(
+        self,
+        actor: MLP,
+        memory: Memory,
+        row: Float[Array, "column time seat feature"],
+        first: Bool[Array, "column time"],
+    ) -> tuple[Memory, Float[Array, "*rows context"], Bool[Array, "column time seat"]]:
+        """Memory after each step, contexts by seat or by row, and where one may differ from the last."""
+        told = self.shape.context.told
+        if self.shape.context.is_fixed:
+            identity = told.split(row[0, 0])["identity"]
+            return memory, self.context.of_seats(identity), jnp.zeros(row.shape[:3], bool)
+
+        def spoken(numbers: Float[Array, "column time seat number"]) -> Array:
+            legal = told.split(row)["legal"] > 0
+            logits = self.speak(actor, row[..., : told.observation], numbers)
+            return jax.nn.log_softmax(jnp.where(legal, logits, NEVER), axis=-1)
+
+        return self.context.read(memory, row, first, lambda x: _said(self.trunk, self.heads, x), spoken)
 
     def explored(self, row: Float[Array, "*rows feature"], logits: Float[Array, "*rows action"]) -> Array:
         """Logarithms of (1 - p) * policy + p * even over what is legal, where rows say what p is."""
@@ -112,34 +126,17 @@ class Generator(eqx.Module):
         even = legal / jnp.maximum(jnp.sum(legal, axis=-1, keepdims=True), 1)
         return jnp.where(legal, jnp.log(jnp.maximum((1.0 - share) * policy + share * even, 1e-30)), NEVER)
 
-    def _numbers(self, context: Float[Array, "*rows context"]) -> Float[Array, "*rows number"]:
-        """What the heads say, all pieces in a row."""
-        rows = context.reshape(-1, context.shape[-1])
-        for layer in self.trunk:
-            rows = jnp.tanh(layer(rows))
-        return self.heads(unit(rows)).reshape(*context.shape[:-1], -1)
-
     def speak(
-        self, actor: MLP, own: Float[Array, "column time seat feature"], numbers: Float[Array, "*rows number"]
+        self,
+        actor: MLP,
+        own: Float[Array, "column time seat feature"],
+        numbers: Float[Array, "*rows number"],
     ) -> Float[Array, "column time seat action"]:
         """Logits of an actor with these increments: one set per seat [seat, number], or one for each row."""
-        columns, time, seats, features = own.shape
-        if numbers.ndim == 2:
-            rows = jnp.moveaxis(own, 2, 0).reshape(seats, columns * time, features)
-            logits = self._act(actor, rows, self._delta(numbers), add_up=True)
-            return jnp.moveaxis(logits.reshape(seats, columns, time, -1), 0, 2)
-        rows = own.reshape(-1, 1, features)
-        delta = self._delta(numbers.reshape(-1, numbers.shape[-1]))
-        return self._act(actor, rows, delta, add_up=False).reshape(columns, time, seats, -1)
+        return _moved(actor, own, numbers, self._delta, self.gains)
 
     def _delta(self, numbers: Float[Array, "group number"]) -> Delta:
-        ends = np.cumsum([math.prod(piece.shape) for piece in self.pieces])
-        each = jnp.split(numbers, ends[:-1].tolist(), axis=-1)
-        return {
-            (piece.layer, piece.part): x.reshape(-1, *piece.shape)
-            * (1.0 if piece.part == "left" else self.shape.scale)
-            for piece, x in zip(self.pieces, each, strict=True)
-        }
+        return _delta(self.pieces, self.shape.scale, numbers)
 
     def length(self, numbers: Float[Array, "*rows number"]) -> Float[Array, " group"]:
         """How long the increments are that these numbers stand for, all weights in a row."""
@@ -155,16 +152,30 @@ class Generator(eqx.Module):
             square = square + jnp.einsum("gia,gib,gao,gbo->g", left, left, right, right)
         return jnp.sqrt(square)
 
-    def _act(self, actor: MLP, x: Float[Array, "group row feature"], delta: Delta, add_up: bool) -> Array:
-        """Layer by layer; `add_up` where few groups have many rows each, so that adding weights pays."""
-        last = len(actor.layers) - 1
-        for index, layer in enumerate(actor.layers):
-            mine = {part: value for (place, part), value in delta.items() if place == index}
-            x = (_added if add_up else _applied)(layer, x, mine)
-            if index < last:
-                x = x * self.gains[index][None, None, :] if self.gains else x
-                x = ACTIVATIONS[actor.activation](x)
-        return x
+
+class CriticHeads(eqx.Module):
+    """Increments of a critic's last layer, from its player's context, by a trunk and heads of their own."""
+
+    trunk: tuple[Linear, ...]
+    heads: Linear
+    scale: float = eqx.field(static=True)
+    pieces: tuple[Piece, ...] = eqx.field(static=True)
+
+    def __init__(self, key: Key, shape: GeneratorShape, context: int, critic: MLP):
+        trunk_key, head_key = jax.random.split(key)
+        self.trunk = _trunk(trunk_key, context, shape.trunk)
+        self.scale = shape.scale
+        self.pieces = _pieces(dataclasses.replace(shape, generate="last_layer"), _sizes(critic))
+        self.heads = _silent(head_key, shape.trunk[-1], self.pieces)
+
+    def value(
+        self,
+        critic: MLP,
+        seen: Float[Array, "column time seat feature"],
+        context: Float[Array, "*rows context"],
+    ) -> Float[Array, "column time seat one"]:
+        numbers = _said(self.trunk, self.heads, context)
+        return _moved(critic, seen, numbers, lambda x: _delta(self.pieces, self.scale, x), ())
 
 
 class Spoken(NamedTuple):
@@ -176,6 +187,70 @@ class Spoken(NamedTuple):
         Array, "*rows number"
     ]  # [seat, number] of a fixed context, [column, time, seat, number] of others
     is_fresh: Bool[Array, "column time seat"]  # increments may differ from the step before
+
+
+def _trunk(key: Key, inputs: int, hidden: tuple[int, ...]) -> tuple[Linear, ...]:
+    widths, keys = [inputs, *hidden], jax.random.split(key, len(hidden))
+    return tuple(Linear(k, widths[i], widths[i + 1], math.sqrt(2.0)) for i, k in enumerate(keys))
+
+
+def _said(
+    trunk: tuple[Linear, ...], heads: Linear, context: Float[Array, "*rows context"]
+) -> Float[Array, "*rows number"]:
+    """What heads say, all pieces in a row."""
+    rows = context.reshape(-1, context.shape[-1])
+    for layer in trunk:
+        rows = jnp.tanh(layer(rows))
+    return heads(unit(rows)).reshape(*context.shape[:-1], -1)
+
+
+def _delta(pieces: tuple[Piece, ...], scale: float, numbers: Float[Array, "group number"]) -> Delta:
+    ends = np.cumsum([math.prod(piece.shape) for piece in pieces])
+    each = jnp.split(numbers, ends[:-1].tolist(), axis=-1)
+    return {
+        (piece.layer, piece.part): x.reshape(-1, *piece.shape) * (1.0 if piece.part == "left" else scale)
+        for piece, x in zip(pieces, each, strict=True)
+    }
+
+
+def _moved(
+    network: MLP,
+    own: Float[Array, "column time seat feature"],
+    numbers: Float[Array, "*rows number"],
+    delta: Callable[[Array], Delta],
+    gains: tuple[Array, ...],
+) -> Float[Array, "column time seat output"]:
+    """What a network says with these increments: one set per seat [seat, number], or one for each row."""
+    columns, time, seats, features = own.shape
+    if numbers.ndim == 2:
+        rows = jnp.moveaxis(own, 2, 0).reshape(seats, columns * time, features)
+        said = _through(network, rows, delta(numbers), gains, add_up=True)
+        return jnp.moveaxis(said.reshape(seats, columns, time, -1), 0, 2)
+    rows = own.reshape(-1, 1, features)
+    increments = delta(numbers.reshape(-1, numbers.shape[-1]))
+    return _through(network, rows, increments, gains, add_up=False).reshape(columns, time, seats, -1)
+
+
+def _through(
+    network: MLP,
+    x: Float[Array, "group row feature"],
+    delta: Delta,
+    gains: tuple[Array, ...],
+    add_up: bool,
+) -> Array:
+    """Layer by layer; `add_up` where few groups have many rows each, so that adding weights pays."""
+    last = len(network.layers) - 1
+    for index, layer in enumerate(network.layers):
+        mine = {part: value for (place, part), value in delta.items() if place == index}
+        x = (_added if add_up else _applied)(layer, x, mine)
+        if index < last:
+            x = x * gains[index][None, None, :] if gains else x
+            x = ACTIVATIONS[network.activation](x)
+    return x
+
+
+def _sizes(network: MLP) -> list[tuple[int, int]]:
+    return [(layer.weight.shape[0], layer.weight.shape[1]) for layer in network.layers]
 
 
 def _pieces(shape: GeneratorShape, sizes: list[tuple[int, int]]) -> tuple[Piece, ...]:

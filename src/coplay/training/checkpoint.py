@@ -24,7 +24,7 @@ from coplay.errors import BadInput
 from coplay.files import SaveFailed, replace_files, sweep
 from coplay.types import PyTree
 
-__all__ = ["FORMAT", "SaveFailed", "best", "forget_after", "load", "prune", "save", "steps"]
+__all__ = ["FORMAT", "SaveFailed", "arrays", "best", "forget_after", "load", "prune", "save", "steps"]
 
 FORMAT = 1
 SHOWN_DIFFERENCES = 3
@@ -68,6 +68,22 @@ def load(folder: Path, like: PyTree, step: int | None = None, part: str = "") ->
         for described, leaf in zip(record["leaves"], leaves, strict=True)
     ]
     return jax.tree_util.tree_unflatten(structure, restored), record["meta"]
+
+
+def arrays(folder: Path, part: str) -> tuple[dict[str, np.ndarray], dict]:
+    """The newest sound checkpoint's arrays below a field of its tree, by the rest of their path, and meta.
+
+    For what may differ in shape from what is wanted."""
+    record, content = _read_newest(Path(folder))
+    tensors = dict(safetensors.deserialize(content))
+    found = {
+        leaf["path"].removeprefix(part): np.frombuffer(
+            tensors[leaf["path"]]["data"], dtype=jnp.dtype(leaf["dtype"])
+        ).reshape(leaf["shape"])
+        for leaf in record["leaves"]
+        if _is_below(part, leaf)
+    }
+    return found, record["meta"]
 
 
 def _is_below(part: str, leaf: dict) -> bool:
