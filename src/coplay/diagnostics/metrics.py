@@ -30,6 +30,7 @@ METRICS: dict[str, str] = {
     "drift/effective_samples": "Share of a sample that is left when weighted by the others' new play.",
     "drift/conflict": "Mean cosine of players' gradients of weights they share; every tenth update.",
     "drift/conflict_share": "Share of pairs of players whose gradients point against each other.",
+    "drift/gradient_turn": "Cosine of the policy's gradients in every tenth update and the next.",
     "drift/critic_staleness": "Explained variance of new play minus that of the last round once learned.",
     "drift/gradient_noise": "Variance of the policy's gradient over parts of a sample, by its square.",
     "drift/diversity": "Mean Jensen-Shannon divergence between players on the same observations.",
