@@ -1,6 +1,7 @@
 """What a run will be, said before anything is compiled: modules, loss terms, parameters, memory, time.
 
-A run that would not fit in memory is refused here, with the field to lower.
+A run that would not fit in memory is refused here, with the field to lower: by a guess before it is compiled,
+and by the program's own account after.
 """
 
 import dataclasses
@@ -14,12 +15,13 @@ from coplay.algorithms import ALGORITHMS
 from coplay.algorithms.hyper_pretrained import STEPS
 from coplay.algorithms.ppo import loss_terms
 from coplay.errors import BadInput
-from coplay.experiment import Built, job, resolved_devices
+from coplay.experiment import Built, Experiment, algorithms_in_play, job, resolved_devices
 from coplay.training.loop import Stretch
 from coplay.training.rollout import collect, start_playing
 from coplay.types import begun
 
 COPIES = 4.0  # a round of play, its columns, its shuffled columns, and room for the rest; a guess
+MOST_SHARE = 0.6  # of free memory, that a compiled program may need
 FLOPS_PER_CORE = 4e10  # float32 operations a second that training reaches on an ordinary core
 GAME_STEPS_PER_SECOND = 3e5  # joint steps a second of play beside the networks
 
@@ -77,6 +79,27 @@ def refuse_if_too_large(planned: Plan) -> None:
             f"this run needs about {planned.memory_bytes / 2**30:.1f} GiB and {free / 2**30:.1f} GiB are "
             f"free; lower num_envs (or num_steps)"
         )
+
+
+def refuse_if_program_too_large(experiment: Experiment, need: int | None, free: int) -> None:
+    """`need` is the compiled program's own; where the compiler does not say, nothing is refused."""
+    if need is not None and need > MOST_SHARE * free:
+        raise BadInput(
+            f"the compiled program needs {in_bytes(need)}, more than {MOST_SHARE:.0%} of the "
+            f"{in_bytes(free)} that are free; {_what_to_change(experiment)}"
+        )
+
+
+def _what_to_change(experiment: Experiment) -> str:
+    """The settings that most of the memory goes by: weights made for every row outweigh the rows."""
+    if "hyper_mappo" in algorithms_in_play(experiment):
+        return "generate less (generate), make it less often (regenerate_every) or lower chunk_rows"
+    return "lower num_envs, num_steps or chunk_rows"
+
+
+def in_bytes(count: int) -> str:
+    """As people read it: MiB below one GiB."""
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"
 
 
 def _module(built: Built, name: str, params) -> dict[str, Any]:

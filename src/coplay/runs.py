@@ -17,13 +17,13 @@ from coplay.errors import BadInput
 from coplay.evaluation.self_play import Moment, Scores, play_episodes, watch_episodes
 from coplay.evaluation.statistics import bootstrap_interval, largest_seat_gap, pages_l
 from coplay.experiment import Built, Experiment
-from coplay.plan import plan, refuse_if_too_large
+from coplay.plan import free_memory, plan, refuse_if_program_too_large, refuse_if_too_large
 from coplay.players.frozen import greedy
 from coplay.reports.episodes import Episode, save_episode
 from coplay.reports.report import write_report
 from coplay.training import checkpoint, loop
 from coplay.training.devices import prepare
-from coplay.training.loop import Finished, Job, Progress
+from coplay.training.loop import Compiled, Finished, Job, Progress
 from coplay.training.run_folder import RunFolder, collect_versions, default_name
 from coplay.types import Picture, pytree, stream
 
@@ -74,6 +74,9 @@ class Watcher:
 
     def planned(self, planned) -> None: ...
 
+    def compiled(self, program: Compiled, free: int) -> None:
+        """Before a program runs; `free` is the memory, in bytes, that it may use."""
+
     def progressed(self, progress: Progress) -> None: ...
 
     def wants_stop(self) -> bool:
@@ -97,10 +100,14 @@ def train(
     label = Path(name).stem if isinstance(name, str) else given.game.replace(":", "_")
     versions = collect_versions(built.env.package)
     folder = RunFolder.create(out or default_name(label), experiments.as_toml(given), versions)
-    with folder.lock():
-        watcher = watcher or Watcher()
-        watcher.planned(planned)
-        return _go_on(folder, built, None, 0, watcher, pages)
+    try:
+        with folder.lock():
+            watcher = watcher or Watcher()
+            watcher.planned(planned)
+            return _go_on(folder, built, None, 0, watcher, pages)
+    except BadInput:
+        folder.remove_if_unused()
+        raise
 
 
 def resume(
@@ -144,7 +151,13 @@ def resolve(experiment: Experiment) -> Experiment:
 def _go_on(folder: RunFolder, built: Built, state, updates: int, watcher: Watcher, pages: bool) -> Run:
     began = time.perf_counter()
     work = experiments.job(built)
-    finished = loop.run(work, folder, state, updates, watcher.progressed, watcher.wants_stop)
+
+    def compiled(program: Compiled) -> None:
+        free = free_memory() + program.held
+        refuse_if_program_too_large(built.experiment, program.need, free)
+        watcher.compiled(program, free)
+
+    finished = loop.run(work, folder, state, updates, watcher.progressed, watcher.wants_stop, compiled)
     run = Run(folder, built.experiment, finished, time.perf_counter() - began)
     if not finished.stopped:
         folder.merge_metrics()

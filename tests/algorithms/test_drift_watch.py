@@ -1,12 +1,14 @@
 """Every learner of the PPO family tells how far it moved."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
+from coplay.algorithms import drift_watch
 from coplay.algorithms.actor_critic import actor_critic, as_algorithm
-from coplay.algorithms.drift_watch import EVERY, play_figures
+from coplay.algorithms.drift_watch import EVERY, play_figures, turned
 from coplay.algorithms.glance import how_many, sample
 from coplay.algorithms.ppo import PPOConfig
 from coplay.algorithms.views import own_view
@@ -15,7 +17,7 @@ from coplay.training.rollout import collect, start_playing
 from coplay.training.stages import no_learning
 from coplay.types import Seated
 from tests.every.test_algorithms import chunks
-from tests.small import small_job
+from tests.small import same_bits, small_job
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +37,45 @@ def test_gradients_are_looked_at_every_tenth_update(figures):
         looked = np.isfinite(figures[name][:, 0])
         assert looked.tolist() == [True] + [False] * (EVERY - 1) + [True], name
     assert (np.abs(figures["drift/conflict"][[0, EVERY]]) <= 1).all()
+
+
+def test_a_gradient_is_compared_with_that_of_every_tenth_update_in_the_next(figures):
+    turn = figures["drift/gradient_turn"]
+    told = np.isfinite(turn).reshape(EVERY + 1, -1).all(axis=1)
+    assert told.tolist() == [False, True] + [False] * (EVERY - 1)
+    assert (np.abs(turn[1]) <= 1 + 1e-6).all()
+
+
+def test_a_kept_gradient_is_forgotten_once_it_has_been_compared():
+    # Three players: the first goes on as before, the second back, the third at a right angle.
+    kept = jnp.array([[1.0, 2.0], [1.0, 2.0], [1.0, 2.0]])
+    now = jnp.array([[2.0, 4.0], [-1.0, -2.0], [2.0, -1.0]])
+    after, turn = turned(jax.vmap, lambda: now, kept, jnp.int32(1))
+    assert_allclose(turn, [1.0, -1.0, 0.0], atol=1e-6)
+    assert not np.any(after)
+    after, turn = turned(jax.vmap, lambda: now, jnp.zeros((3, 2)), jnp.int32(0))
+    assert_array_equal(after, now)
+    assert np.isnan(turn).all()
+    after, turn = turned(jax.vmap, lambda: now, jnp.zeros((3, 2)), jnp.int32(2))
+    assert not np.any(after) and np.isnan(turn).all()
+
+
+@pytest.mark.parametrize(("parameters", "groups"), [("per_agent", 4), ("shared_with_id", 1)])
+def test_whoever_has_weights_has_a_turn_and_looking_changes_nothing_learned(parameters, groups, monkeypatch):
+    work = small_job("mappo_4h1s_4x4", **{"mappo.parameters": parameters})
+    looked, figures = chunks(work)[1:]
+    turn = figures["drift/gradient_turn"]
+    assert np.isfinite(turn[1]).all() and np.isnan(turn[0]).all()
+    assert len(np.unique(turn[1])) == groups
+
+    def not_looked(each, gradient, kept, since):
+        return kept, each(lambda x: jnp.float32(jnp.nan))(kept)
+
+    monkeypatch.setattr(drift_watch, "turned", not_looked)
+    work = small_job("mappo_4h1s_4x4", **{"mappo.parameters": parameters})
+    without, figures = chunks(work)[1:]
+    assert np.isnan(figures["drift/gradient_turn"]).all()
+    assert same_bits(looked, without)
 
 
 def test_figures_lie_where_they_must(figures):

@@ -6,7 +6,11 @@ import sys
 
 import pytest
 
+from coplay import runs
 from coplay.cli.main import main
+from coplay.errors import BadInput
+from coplay.plan import refuse_if_program_too_large
+from tests.small import small
 
 
 def refused(capsys, *arguments) -> str:
@@ -107,6 +111,31 @@ def test_a_run_that_would_not_fit_in_memory_is_refused_with_the_field_to_lower(c
     )
     assert "GiB" in message
     assert "num_envs" in message
+
+
+TINY = ["--num_envs", "16", "--num_steps", "10", "--hidden", "[8,8]", "--devices", "1", "--steps", "320"]
+
+
+def test_a_program_that_takes_too_much_of_free_memory_is_refused_and_leaves_no_folder(
+    capsys, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(runs, "free_memory", lambda: 1000)
+    assert main(["train", "ppo_4h1s_4x4", "--out", str(tmp_path / "large"), *TINY]) == 2
+    message = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "more than 60% of the" in message and "lower num_envs, num_steps or chunk_rows" in message
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_most_of_free_memory_is_six_tenths_and_generated_weights_are_named_first():
+    plain, generated = small("ppo_4h1s_4x4"), small("hyper_mappo_4h1s_4x4")
+    refuse_if_program_too_large(plain, need=60, free=100)
+    refuse_if_program_too_large(plain, need=None, free=0)
+    with pytest.raises(
+        BadInput, match=r"needs 3.0 GiB, more than 60% of the 4.0 GiB .* num_steps or chunk_rows"
+    ):
+        refuse_if_program_too_large(plain, need=3 * 2**30, free=4 * 2**30)
+    with pytest.raises(BadInput, match=r"generate.*regenerate_every.*chunk_rows"):
+        refuse_if_program_too_large(generated, need=61, free=100)
 
 
 @pytest.mark.parametrize("verb", ["evaluate", "resume", "replay"])

@@ -12,8 +12,10 @@ import pytest
 
 from coplay import runs
 from coplay.cli.main import main
+from coplay.cli.train import LiveLine
 from coplay.evaluation import anchors
 from coplay.offline import dataset
+from coplay.training.loop import Compiled
 from tests.small import small
 
 
@@ -144,6 +146,14 @@ def test_collect_writes_a_file_once_and_says_what_is_in_it(capsys, tmp_path):
     assert "is there already" in capsys.readouterr().err
     assert main([*map(str, command), "--out", str(tmp_path / "other.parquet"), "--learning_rate", "1"]) == 2
     assert "options of the game only" in capsys.readouterr().err
+
+
+def test_before_training_it_is_said_what_the_program_needs(capsys, run):
+    LiveLine().compiled(Compiled(12.3, need=310 * 2**20, held=0), free=21 * 2**30)
+    assert capsys.readouterr().err == "compiled in 12 s; needs 310 MiB of 21.0 GiB free\n"
+    LiveLine().compiled(Compiled(12.3, need=None, held=0), free=0)
+    assert capsys.readouterr().err == "compiled in 12 s\n"
+    assert run.finished.program_bytes > 0
 
 
 def test_the_report_names_every_seat(run):

@@ -66,6 +66,15 @@ def test_conflict_is_the_mean_cosine_and_the_share_of_pairs_that_oppose():
     assert_allclose(share, 1 / 3, rtol=1e-5)
 
 
+def test_gradients_that_go_on_turn_by_1_those_that_go_back_by_minus_1():
+    one = jnp.array([3.0, 0.0, 4.0])
+    assert_allclose(drift.turn(one, 2.0 * one), 1.0, rtol=1e-6)
+    assert_allclose(drift.turn(one, -0.5 * one), -1.0, rtol=1e-6)
+    # (3, 0, 4) and (0, 5, 5): 20 / (5 * sqrt 50)
+    assert_allclose(drift.turn(one, jnp.array([0.0, 5.0, 5.0])), 4 / np.sqrt(50), rtol=1e-6)
+    assert np.isnan(drift.turn(one, jnp.zeros(3)))
+
+
 def test_noise_is_the_variance_by_the_square_of_the_mean():
     # means (2, 0), variances 2 and 2 (one less than two parts): 4 / 4
     assert_allclose(drift.noise(jnp.array([[1.0, 1.0], [3.0, -1.0]])), 1.0, rtol=1e-5)

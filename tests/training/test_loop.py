@@ -1,6 +1,9 @@
 """The loop: the same bits whatever the chunks, stops and resumptions; records that say what happened."""
 
+import dataclasses
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pyarrow.compute as pc
 import pytest
@@ -66,6 +69,52 @@ def test_evaluation_leaves_training_equal_to_the_bit(whole, tmp_path):
 
 def test_nothing_is_compiled_after_the_first_chunk(whole):
     assert whole.finished.recompiles == 0
+
+
+def test_another_shape_is_compiled_again_and_counted():
+    program = loop.Program(jax.jit(lambda x: x + 1.0))
+    for expected, numbers in enumerate([jnp.zeros(2), jnp.zeros(3)]):
+        np.testing.assert_array_equal(program.run(numbers), numbers + 1.0)
+        np.testing.assert_array_equal(program.run(numbers + 1.0), numbers + 2.0)
+        assert program.recompiles == expected
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_program_needs_arguments_results_and_what_lies_between_what_it_takes_over_once(devices):
+    work = small_job(devices=devices)
+    state = loop.seat(work, work.stretches[0], None, 0)
+    program = loop.chunk_program(work, work.stretches[0], state).compiled_for(state, jnp.int32(0))
+    told, found = program.memory_analysis(), loop.account_of(program, 1.0, devices)
+    leaves = jax.tree.leaves((dataclasses.replace(state, key=()), jax.random.key_data(state.key)))
+    held = sum(shard.data.nbytes for leaf in leaves for shard in leaf.addressable_shards)
+    assert found.held == held + 4 * devices, "the state and the number of updates, on every device"
+    metrics = jax.tree.leaves(program(state, jnp.int32(0))[1])
+    results = told.output_size_in_bytes - told.alias_size_in_bytes
+    pointers = 8 * (len(leaves) + len(metrics))
+    assert results == sum(leaf.nbytes for leaf in metrics) + pointers, "the state takes its own place"
+    assert found.need == found.held + devices * (results + told.temp_size_in_bytes)
+
+
+def test_the_need_that_is_told_is_the_programs_own(whole):
+    work = small_job()
+    state = loop.seat(work, work.stretches[0], None, 0)
+    program = loop.chunk_program(work, work.stretches[0], state).compiled_for(state, jnp.int32(0))
+    assert whole.finished.program_bytes == loop.account_of(program, 0.0, 1).need
+
+
+def test_a_program_that_is_too_large_at_a_switch_loses_nothing(tmp_path, monkeypatch):
+    changes = {"saving.every": 4, "schedule": [{"after": 320, "lineup": ["ppo"] * 4}]}
+    experiment = small("scripts_first_4h1s_4x4", **changes)
+    whole = runs.train(experiment, tmp_path / "whole")
+    free = iter([2**40, 1000])  # enough for the first line-up's program, not for the second's
+    with monkeypatch.context() as patched:
+        patched.setattr(runs, "free_memory", lambda: next(free))
+        with pytest.raises(BadInput, match=r"60% of the .* that are free; lower num_envs"):
+            runs.train(experiment, tmp_path / "refused")
+    assert checkpoint.steps(tmp_path / "refused" / "checkpoints") == [320]
+    resumed = runs.resume(tmp_path / "refused")
+    assert resumed.finished.updates == 4
+    assert resumed.metrics().equals(whole.metrics())
 
 
 def test_metrics_have_one_value_per_update_seed_and_seat(whole):

@@ -52,6 +52,17 @@ def files(run: RunFolder):
 # --- making and opening ----------------------------------------------------------------------------
 
 
+def test_a_run_is_taken_back_only_if_nothing_has_happened_in_it(run):
+    run.write_metrics(0, 10, rows([0]))
+    run.remove_if_unused()
+    assert RunFolder.open(run.path).read_metrics().num_rows == 1
+    other = RunFolder.create(run.path.parent / "y", TOML, {})
+    with other.lock():
+        pass
+    other.remove_if_unused()
+    assert [folder.name for folder in run.path.parent.iterdir()] == ["x"]
+
+
 def test_a_created_run_opens_with_the_same_settings(run):
     again = RunFolder.open(run.path)
     assert again.experiment_toml == TOML

@@ -1,6 +1,7 @@
 """How far each update moved the players, measured on a sample of its round (diagnostics/drift.py).
 
-Kept cheap: a quarter of the round at most, and what needs gradients only every tenth update.
+Kept cheap: a quarter of the round at most, and what needs gradients only every tenth update, or in that and
+the next.
 """
 
 import dataclasses
@@ -9,7 +10,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from coplay.algorithms import value_scale
 from coplay.algorithms.actor_critic import ActorCritic, memory_of, sequences
@@ -43,8 +44,12 @@ def drift_watch(model: ActorCritic, loss: Callable) -> Watch:
     """`loss` is the policy's alone, of the networks that it is made with and a batch."""
     each, weights_of = model.sharing.map, model.sharing.weights
 
+    def policy_weights(params: Seated) -> PyTree:
+        return {name: weights_of(params)[name] for name in acting(model)}
+
     def init(params: Seated) -> PyTree:
-        return each(lambda _: {"rounds": jnp.int32(0), "explained": jnp.float32(jnp.nan)})(weights_of(params))
+        nothing = {"rounds": jnp.int32(0), "explained": jnp.float32(jnp.nan)}
+        return each(lambda w: nothing | {"gradient": jnp.zeros_like(drift.flat(w))})(policy_weights(params))
 
     def look(before: Seated, after: Seated, state: PyTree, judged: Judged, seen: Sample):
         few = seen.glance.first.shape[0]
@@ -57,16 +62,23 @@ def drift_watch(model: ActorCritic, loss: Callable) -> Watch:
 
         def gradients() -> Metrics:
             return each(lambda w, b: gradient_figures(loss, w, _first(few, b)))(
-                {name: weights_of(before)[name] for name in acting(model)}, judged.batch
+                policy_weights(before), judged.batch
             )
 
+        def gradient() -> Float[Array, "*group weight"]:
+            return each(lambda w, b: gradient_of(loss, w, _first(few, b)))(
+                policy_weights(before), judged.batch
+            )
+
+        since = jnp.max(state["rounds"]) % EVERY  # who came later goes by who has been here longest
         shapes = jax.eval_shape(gradients)
         figures |= jax.lax.cond(
-            jnp.max(state["rounds"]) % EVERY == 0,
+            since == 0,
             gradients,
             lambda: jax.tree.map(lambda x: jnp.full(x.shape, jnp.nan, x.dtype), shapes),
         )
-        return {"rounds": state["rounds"] + 1, "explained": explained}, figures
+        kept, figures["drift/gradient_turn"] = turned(each, gradient, state["gradient"], since)
+        return {"rounds": state["rounds"] + 1, "explained": explained, "gradient": kept}, figures
 
     return Watch(init, look)
 
@@ -129,20 +141,35 @@ def diversity(model: ActorCritic, params: Seated, games: Trajectory, length: int
     return jnp.nanmean(jnp.stack(apart))
 
 
+def turned(
+    each: Callable, gradient: Callable, kept: Float[Array, "*group weight"], since: Int[Array, ""]
+) -> tuple[Float[Array, "*group weight"], Float[Array, "*group"]]:
+    """What is kept of this update's gradient, and how it lies to the one kept from the last: every tenth is
+    kept for the one after it, and no other."""
+    nothing = jnp.zeros_like(kept)
+    now = jax.lax.cond(since < 2, gradient, lambda: nothing)
+    cosine = each(drift.turn)(kept, now)
+    return jnp.where(since == 0, now, nothing), jnp.where(since == 1, cosine, jnp.nan)
+
+
+def gradient_of(loss: Callable, weights: PyTree, batch: Batch) -> Float[Array, " weight"]:
+    return drift.flat(total(jax.grad(loss)(weights, batch)))
+
+
 def gradient_figures(loss: Callable, weights: PyTree, batch: Batch) -> Metrics:
     """How far players pull shared weights in different ways, and how noisy the gradient is."""
     num_seats = batch.policy.counts.shape[-1]
 
-    def gradient_of(part: Batch) -> Float[Array, " weight"]:
-        return drift.flat(total(jax.grad(loss)(weights, part)))
+    def of_part(part: Batch) -> Float[Array, " weight"]:
+        return gradient_of(loss, weights, part)
 
     def of_seat(seat) -> Batch:
         own = (jnp.arange(num_seats) == seat)[None, None, :]
         return replace_counts(batch, batch.policy.counts & own)
 
-    figures = {"drift/gradient_noise": drift.noise(jax.lax.map(gradient_of, _parts(batch)))}
+    figures = {"drift/gradient_noise": drift.noise(jax.lax.map(of_part, _parts(batch)))}
     if num_seats > 1:
-        gradients = jax.lax.map(lambda seat: gradient_of(of_seat(seat)), jnp.arange(num_seats))
+        gradients = jax.lax.map(lambda seat: of_part(of_seat(seat)), jnp.arange(num_seats))
         cosine, opposed = drift.conflict(gradients)
         figures |= {"drift/conflict": cosine, "drift/conflict_share": opposed}
     return figures

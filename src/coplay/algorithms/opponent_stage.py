@@ -13,14 +13,16 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
+from coplay.algorithms.glance import how_many
 from coplay.algorithms.ppo import Plan
 from coplay.algorithms.sharing import Sharing
+from coplay.algorithms.staleness import aged, mean_surprise, unborn
 from coplay.opponents.goal_policy import Models, log_chances, wishes
 from coplay.opponents.goals import UNKNOWN, hindsight_labels, lost_goals, shown_goals
 from coplay.training.devices import total
 from coplay.training.rollout import is_over
 from coplay.training.stages import Fit, PerEnv, fit
-from coplay.types import Environment, Key, Metrics, Params, Stage, Trajectory, pytree
+from coplay.types import Environment, Key, Metrics, Params, PyTree, Stage, Trajectory, pytree
 
 MOST_WEIGHT = 5.0  # of a rare goal's steps
 Settings = Any  # the model_* fields of HOPConfig and chunk_rows
@@ -73,8 +75,9 @@ def opponent_stage(
     each_pair = jax.vmap(jax.vmap(lambda w, o, rows, key: descend({"model": w}, o, rows, _counted, key)))
 
     def init(params: Params):
-        state = jax.vmap(jax.vmap(lambda w: optimiser.init({"model": w})))(sharing.weights(params))
-        packed = sharing.pack({"optimiser": state}, {})
+        weights = sharing.weights(params)
+        state = jax.vmap(jax.vmap(lambda w: optimiser.init({"model": w})))(weights)
+        packed = sharing.pack({"optimiser": state, "age": sharing.map(unborn)(weights)}, {})
         return type(packed)(own=packed.own, common=packed.common | {"last": PerEnv(_nothing(env, plan))})
 
     def update(params: Params, learner, trajectory: Trajectory, key: Key):
@@ -83,12 +86,13 @@ def opponent_stage(
         label = _labels(settings, before, now) if settings.models == "goals" else jnp.zeros_like(before.shown)
         rows = _rows(models, before, label)
         keys = _keys(key, models)
-        weights, state, sums = each_pair(
-            sharing.weights(params), sharing.weights(learner)["optimiser"], rows, keys
-        )
-        packed = sharing.pack({"optimiser": state}, {})
+        old, kept = sharing.weights(params), sharing.weights(learner)
+        learned, state, sums = each_pair(old, kept["optimiser"], rows, keys)
+        new, few = learned["model"], _sample(rows)
+        age, stale = aged("drift/model_staleness", lambda w: _surprise(models, w, few), kept["age"], old, new)
+        packed = sharing.pack({"optimiser": state, "age": age}, {})
         learner = type(packed)(own=packed.own, common=packed.common | {"last": PerEnv(now)})
-        return sharing.pack(weights["model"], {}), learner, _figures(env.action_names, sums, rows)
+        return sharing.pack(new, {}), learner, _figures(env.action_names, sums, rows) | stale
 
     return Stage(init, update)
 
@@ -110,6 +114,18 @@ def _fit(log_chance: Float[Array, "*rows action"], surprise, action, is_counted:
         figures[f"taken/{index}"] = add(action == index)
         figures[f"foreseen/{index}"] = add((action == index) & (likelier == 0))
     return figures
+
+
+def _sample(rows: Rows) -> Rows:
+    """Of the last games, in which no moves were planned."""
+    games, time = rows.weight.shape[2:]
+    return jax.tree.map(lambda x: x[:, :, games - how_many(time, games) :], rows)
+
+
+def _surprise(models: Models, weights: PyTree, rows: Rows) -> Float[Array, " seat"]:
+    """Cross-entropy of each seat's models, over all its co-players."""
+    log_chance = jax.vmap(jax.vmap(lambda w, *x: log_chances(models, w, *x)))(weights, rows.seen, rows.legal)
+    return mean_surprise(-_of_action(log_chance, rows.action), rows.weight > 0, (1, 2, 3))
 
 
 def _keys(key: Key, models: Models) -> Key:

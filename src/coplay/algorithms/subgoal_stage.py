@@ -15,6 +15,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from coplay.algorithms.actor_critic import to_columns
+from coplay.algorithms.glance import how_many, some_games
 from coplay.algorithms.hindsight import Chosen
 from coplay.algorithms.readers import (
     OTHERS,
@@ -27,6 +28,7 @@ from coplay.algorithms.readers import (
     starts_of,
     with_kept,
 )
+from coplay.algorithms.staleness import aged, mean_surprise, unborn
 from coplay.diagnostics import gates
 from coplay.opponents.balance import MOST, balanced_surprise, rarity_weights
 from coplay.opponents.prospects import Prospect, prospects
@@ -81,19 +83,27 @@ def subgoal_stage(reader: Readers, settings: Settings, length: int, chosen: Chos
     descend = fit(loss, optimiser, pieces)
 
     def init(params: Seated):
-        state = sharing.map(lambda w: optimiser.init({OTHERS: w[OTHERS]}))(sharing.weights(params))
-        return sharing.pack({"optimiser": state}, {})
+        models = {OTHERS: sharing.weights(params)[OTHERS]}
+        kept = {"optimiser": sharing.map(optimiser.init)(models), "age": sharing.map(unborn)(models)}
+        return sharing.pack(kept, {})
 
     def update(params: Seated, learner: Seated, trajectory: Trajectory, key: Key):
         rows = _rows(reader, settings, params, trajectory, chosen, length, stream(key, "noise"))
         weights = sharing.weights(params)
         keys = sharing.keys(stream(key, "fit"), params.own["seat"]["identity"])
-        learned, state, _ = sharing.map(
-            lambda w, o, rows, k: descend({OTHERS: w[OTHERS]}, o, rows, _counted, k)
-        )(weights, sharing.weights(learner)["optimiser"], rows, keys)
+        models, kept = {OTHERS: weights[OTHERS]}, sharing.weights(learner)
+        learned, state, _ = sharing.map(lambda w, o, rows, k: descend(w, o, rows, _counted, k))(
+            models, kept["optimiser"], rows, keys
+        )
         figures = sharing.map(lambda w, rows: _figures(reader, w[OTHERS], rows))(learned, rows)
+        few = _rows(reader, settings, params, _unlearned(trajectory), (), length, stream(key, "age"))
+
+        def surprise(weights: PyTree) -> Float[Array, "*group"]:
+            return sharing.map(lambda w, rows: _surprise_at(reader, w[OTHERS], rows))(weights, few)
+
+        age, stale = aged("drift/model_staleness", surprise, kept["age"], models, learned)
         packed = sharing.pack(weights | learned, params.own["seat"])
-        return packed, sharing.pack({"optimiser": state}, {}), figures
+        return packed, sharing.pack({"optimiser": state, "age": age}, {}), figures | stale
 
     return Stage(init, update)
 
@@ -196,6 +206,19 @@ def _of_action(log_chance: Float[Array, "*rows action"], rows: Rows) -> Float[Ar
 
 def _counted(rows: Rows) -> Float[Array, ""]:
     return jnp.sum(rows.counts & ~rows.held_out, dtype=jnp.float32)
+
+
+def _unlearned(trajectory: Trajectory) -> Trajectory:
+    """Some of the games that are held out: a model's age is told by these, so that it is not what it has
+    learned by heart."""
+    time, games = trajectory.steps.before.first.shape
+    return some_games(trajectory, min(how_many(time, games), gates.held_out(games)))
+
+
+def _surprise_at(reader: Readers, weights: PyTree, rows: Rows) -> Float[Array, ""]:
+    """Cross-entropy of what co-players did."""
+    told = _told(reader, weights, rows)[0]
+    return mean_surprise(-_of_action(told, rows)[..., 0], rows.counts, (0, 1, 2, 3))
 
 
 def _figures(reader: Readers, weights: PyTree, rows: Rows) -> Metrics:

@@ -14,7 +14,9 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
+from coplay.algorithms.glance import how_many
 from coplay.algorithms.ppo import Plan
+from coplay.algorithms.staleness import aged, mean_surprise, unborn
 from coplay.diagnostics import gates
 from coplay.nets import world as worlds
 from coplay.nets.world import World
@@ -49,7 +51,8 @@ def world_stage(env: Environment, world: World, settings: Settings, plan: Plan) 
     def init(params: Seated):
         state = jax.vmap(lambda w: optimiser.init({"world": w}))(params.common["members"])
         memory = _nothing_yet(env, world, plan.num_envs, plan.num_steps, rounds)
-        return Seated(own={}, common={"optimiser": state, "remembered": PerEnv(memory)})
+        age = unborn(params.common["members"])
+        return Seated(own={}, common={"optimiser": state, "remembered": PerEnv(memory), "age": age})
 
     def update(params: Seated, learner: Seated, trajectory: Trajectory, key: Key):
         memory = _written(env, world, learner.common["remembered"].per_env, trajectory, rounds)
@@ -71,8 +74,16 @@ def world_stage(env: Environment, world: World, settings: Settings, plan: Plan) 
         rows = _drawn(memory.moves, judged, JUDGED, stream(key, "judged"))
         figures = figures_of(world, weights["world"], rows, stream(key, "draws"))
         figures |= {f"world/seen/{v:.3g}": seen[i] for i, v in enumerate(world.reward_values)}
-        learner = Seated(own={}, common={"optimiser": state, "remembered": PerEnv(memory)})
-        return Seated(own={}, common={"members": weights["world"]}), learner, figures
+        newest = _newest(memory, rounds, plan.num_steps, held)
+        age, stale = aged(
+            "drift/world_staleness",
+            lambda weights: _surprise(world, weights, newest),
+            learner.common["age"],
+            members,
+            weights["world"],
+        )
+        learner = Seated(own={}, common={"optimiser": state, "remembered": PerEnv(memory), "age": age})
+        return Seated(own={}, common={"members": weights["world"]}), learner, figures | stale
 
     return Stage(init, update)
 
@@ -115,6 +126,15 @@ def _written(
     return Remembered(jax.tree.map(put, memory.moves, new), memory.rounds + 1)
 
 
+def _newest(memory: Remembered, rounds: int, num_steps: int, held: int) -> Moves:
+    """The last round as some of the games had it that are held out, [env, time, ...]."""
+    games = min(how_many(num_steps, memory.rounds.shape[0]), held)
+    start = ((memory.rounds[0] - 1) % rounds) * num_steps
+    return jax.tree.map(
+        lambda x: jax.lax.dynamic_slice_in_dim(x[:games], start, num_steps, axis=1), memory.moves
+    )
+
+
 def _paid(world: World, memory: Remembered, rounds: int, num_steps: int) -> Bool[Array, "env slot value"]:
     """Which rewards each remembered move paid to anybody."""
     values = len(world.reward_values)
@@ -141,6 +161,13 @@ def _drawn(rows: Moves, chance: Float[Array, "env slot"], count: int, key: Key) 
 
 
 # --- how good it is ------------------------------------------------------------------------------
+
+
+def _surprise(world: World, weights: PyTree, rows: Moves) -> Float[Array, ""]:
+    """Cross-entropy of joint moves, of all that was there in each; the mean over members."""
+    costs = jax.vmap(lambda one: loss(world, one, rows, _here(rows)))(weights)
+    is_played = jnp.any(rows.before.here, axis=-1)
+    return mean_surprise(jnp.mean(costs, axis=0), is_played, (0, 1))
 
 
 def figures_of(world: World, weights: PyTree, rows: Moves, key: Key) -> Metrics:

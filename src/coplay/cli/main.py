@@ -1,6 +1,6 @@
 """The `coplay` command: parses, builds, calls.
 
-Exit codes: 0 done, 2 bad input (nothing compiled, nothing written), 1 any other failure, 130 and 143
+Exit codes: 0 done, 2 bad input (nothing lost, no new folder left), 1 any other failure, 130 and 143
 stopped by Ctrl-C and SIGTERM with the state saved.
 """
 

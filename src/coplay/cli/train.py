@@ -141,6 +141,12 @@ class LiveLine(runs.Watcher):
         print_plan(planned, people)
         people.print("compiling ...", end="\r" if people.is_terminal else "\n")
 
+    def compiled(self, program, free) -> None:
+        needs = (
+            f"; needs {plans.in_bytes(program.need)} of {plans.in_bytes(free)} free" if program.need else ""
+        )
+        people.print(f"compiled in {_minutes(program.seconds)}{needs}")
+
     def wants_stop(self) -> bool:
         return self.signal is not None
 
@@ -183,6 +189,7 @@ def _tell(run, watcher: LiveLine, as_json: bool) -> int:
                 "seconds": run.seconds,
                 "compile_seconds": run.finished.compile_seconds,
                 "recompiles": run.finished.recompiles,
+                "program_bytes": run.finished.program_bytes,
             }
         )
     else:

@@ -82,6 +82,12 @@ def conflict(gradients: Float[Array, "player weight"]) -> tuple[Float[Array, ""]
     )
 
 
+def turn(before: Float[Array, " weight"], after: Float[Array, " weight"]) -> Float[Array, ""]:
+    """Cosine of two gradients: 1 if learning goes on the same way, -1 if it goes back; NaN if one is 0."""
+    lengths = jnp.sqrt(jnp.sum(before**2)) * jnp.sqrt(jnp.sum(after**2))
+    return jnp.where(lengths > 0, jnp.sum(before * after) / jnp.maximum(lengths, 1e-30), jnp.nan)
+
+
 def noise(gradients: Float[Array, "part weight"]) -> Float[Array, ""]:
     """Variance of the gradient over parts of a batch, summed over weights, by its squared length."""
     mean = jnp.mean(gradients, axis=0)

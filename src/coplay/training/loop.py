@@ -9,18 +9,19 @@ import dataclasses
 import functools
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from coplay.errors import BadInput
 from coplay.training import checkpoint
 from coplay.training.devices import AXIS, own_part
 from coplay.training.rollout import collect, describe, start_playing
 from coplay.training.run_folder import RunFolder
-from coplay.types import Algorithm, Environment, Key, Metrics, TrainState, begun, stream
+from coplay.types import Algorithm, Environment, Key, Metrics, PyTree, TrainState, begun, stream
 
 STEPS_PER_CHUNK = 120_000  # joint steps over all seeds: about two seconds
 
@@ -69,12 +70,20 @@ class Job(NamedTuple):
         return max(1, STEPS_PER_CHUNK // (self.steps_per_update * self.seeds))
 
 
+class Compiled(NamedTuple):
+    """What a watcher is told of a line-up's program before it runs."""
+
+    seconds: float  # that compiling took
+    need: int | None  # bytes it takes while it runs; None where the compiler does not say
+    held: int  # of these, what its arguments hold already
+
+
 class Progress(NamedTuple):
     """What a watcher is told after each chunk."""
 
     step: int
     total_steps: int
-    seconds: float  # of the chunk
+    seconds: float  # of the chunk, once compiled
     chunk_steps: int  # of all seeds together
     seeds: int
     returns: np.ndarray  # [agent], mean over seeds
@@ -86,6 +95,7 @@ class Finished(NamedTuple):
     stopped: bool  # before the planned end
     compile_seconds: float
     recompiles: int  # programs compiled after the first chunk of their stretch
+    program_bytes: int | None  # that the largest of its programs needs; None where the compiler does not say
 
 
 def train_step(
@@ -113,14 +123,19 @@ def run(
     updates: int = 0,
     tell: Callable[[Progress], None] = lambda progress: None,
     stop: Callable[[], bool] = lambda: False,
+    compiled: Callable[[Compiled], None] = lambda program: None,
 ) -> Finished:
-    """Train from `state` (a new one if None) to the planned end, or until `stop` says so."""
-    session = Session(job, folder, tell, stop)
+    """Train from `state` (a new one if None) to the planned end, or until `stop` says so. `compiled` is told
+    of every program before it runs, and may refuse it."""
+    session = Session(job, folder, tell, stop, compiled)
     for stretch in job.stretches:
         if updates < stretch.last_update and not session.stopping:
             state, updates = session.train(stretch, state, updates)
     assert state is not None
-    return Finished(state, updates, updates < job.num_updates, session.compile_seconds, session.recompiles)
+    is_stopped = updates < job.num_updates
+    return Finished(
+        state, updates, is_stopped, session.compile_seconds, session.recompiles, session.program_bytes
+    )
 
 
 @dataclasses.dataclass
@@ -131,9 +146,11 @@ class Session:
     folder: RunFolder
     tell: Callable[[Progress], None]
     stop: Callable[[], bool]
+    compiled: Callable[[Compiled], None]
     stopping: bool = False
     compile_seconds: float = 0.0
     recompiles: int = 0
+    program_bytes: int | None = None
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)  # by phase, since the last record
 
     def train(self, stretch: Stretch, before: TrainState | None, updates: int) -> tuple[TrainState, int]:
@@ -141,9 +158,10 @@ class Session:
         job = self.job
         state = seat(job, stretch, before, updates)
         chunk, evaluate = chunk_program(job, stretch, state), evaluation_program(job, stretch)
+        self.compile(chunk, state, before, updates)
         while updates < stretch.last_update and not self.stopping:
             count = next_stop(job, stretch, updates) - updates
-            with self.clock("train" if chunk.traces else "compile"):
+            with self.clock("train"):
                 state, metrics = jax.block_until_ready(chunk.run(state, jnp.int32(count)))
             updates += count
             rows = metric_rows(job, jax.device_get(metrics), updates - count, count)
@@ -155,6 +173,20 @@ class Session:
             self.write_clock(updates)
         self.recompiles += chunk.recompiles
         return state, updates
+
+    def compile(self, chunk: "Program", state: TrainState, before: TrainState | None, updates: int) -> None:
+        """The program that is about to run; if it is refused, what was learned before it is kept."""
+        with self.clock("compile"):
+            program = chunk.compiled_for(state, jnp.int32(0))
+        told = account_of(program, self.seconds["compile"], self.job.devices)
+        self.program_bytes = max(self.program_bytes or 0, told.need) if told.need else self.program_bytes
+        try:
+            self.compiled(told)
+        except BadInput:
+            is_saved = updates * self.job.steps_per_update in checkpoint.steps(self.folder.checkpoints)
+            if before is not None and not is_saved:
+                save(self.job, self.folder, before, updates)
+            raise
 
     def scores(self, evaluate, state: TrainState, updates: int) -> dict[str, np.ndarray]:
         """Evaluation where it is due, else nothing; in games and keys of its own."""
@@ -247,20 +279,43 @@ def seat(job: Job, stretch: Stretch, state: TrainState | None, updates: int) -> 
 # --- programs ------------------------------------------------------------------------------------
 
 
-class Program(NamedTuple):
-    """A compiled function, and a note of every time it was traced."""
+@final
+class Program:
+    """A function, compiled ahead for what it is called with; other shapes or types compile it again, and that
+    is counted."""
 
-    run: Callable
-    traces: list[str]
+    def __init__(self, function: Any):
+        self.function = function
+        self.programs: dict[Any, Callable] = {}
+
+    def run(self, *arguments: PyTree) -> Any:
+        return self.compiled_for(*arguments)(*arguments)
+
+    def compiled_for(self, *arguments: PyTree) -> Any:
+        leaves, structure = jax.tree.flatten(arguments)
+        kind = structure, tuple((x.shape, x.dtype, getattr(x, "weak_type", False)) for x in leaves)
+        if kind not in self.programs:
+            self.programs[kind] = self.function.lower(*arguments).compile()
+        return self.programs[kind]
 
     @property
     def recompiles(self) -> int:
-        return max(0, len(self.traces) - 1)
+        return max(0, len(self.programs) - 1)
+
+
+def account_of(program: Any, seconds: float, devices: int) -> Compiled:
+    """What a compiled program says of itself: it needs its arguments, its results and what lies between, on
+    all devices. A result that takes an argument's place counts once."""
+    told = program.memory_analysis()
+    if told is None:
+        return Compiled(seconds, need=None, held=0)
+    both_ends = told.argument_size_in_bytes + told.output_size_in_bytes - told.alias_size_in_bytes
+    need = devices * (both_ends + told.temp_size_in_bytes)
+    return Compiled(seconds, need, held=devices * told.argument_size_in_bytes)
 
 
 def chunk_program(job: Job, stretch: Stretch, state: TrainState) -> Program:
     """A program (state, number of updates) -> state, metrics [seed, update, ...]."""
-    traces: list[str] = []
     # As a function of its own, so that asking for its shapes and running it trace it once.
     step = jax.jit(
         functools.partial(train_step, job.env, stretch.algorithm, job.num_steps, job.sequence_length),
@@ -279,7 +334,6 @@ def chunk_program(job: Job, stretch: Stretch, state: TrainState) -> Program:
         return jax.lax.fori_loop(0, count, one_update, (state, empty))
 
     def all_seeds(state: TrainState, count: jax.Array):
-        traces.append(", ".join(stretch.lineup))  # runs while tracing only
         # One seed after the other inside the program: as fast as side by side on a CPU, and only one
         # seed's round of play is in memory at a time (docs/decisions/0002).
         return jax.lax.map(lambda one: one_seed(one, count), state)
@@ -294,8 +348,9 @@ def chunk_program(job: Job, stretch: Stretch, state: TrainState) -> Program:
     )
     # Placements are said on both sides: what comes out must go back in without compiling again.
     placed = jax.tree.map(lambda spec: NamedSharding(_mesh(job), spec), layout)
-    run = jax.jit(sharded, donate_argnums=0, in_shardings=(placed, None), out_shardings=(placed, None))
-    return Program(run, traces)
+    return Program(
+        jax.jit(sharded, donate_argnums=0, in_shardings=(placed, None), out_shardings=(placed, None))
+    )
 
 
 def evaluation_program(job: Job, stretch: Stretch):
@@ -375,7 +430,7 @@ def _progress(job: Job, updates: int, count: int, seconds: dict[str, float], met
     return Progress(
         step=updates * job.steps_per_update,
         total_steps=job.num_updates * job.steps_per_update,
-        seconds=seconds.get("train", 0.0) + seconds.get("compile", 0.0),
+        seconds=seconds["train"],
         chunk_steps=count * job.steps_per_update * job.seeds,
         seeds=job.seeds,
         returns=ended.mean(axis=0) if len(ended) else np.full(job.env.num_agents, np.nan),

@@ -102,6 +102,15 @@ class RunFolder:
             )
         return run
 
+    def remove_if_unused(self) -> None:
+        """Take back a run in which nothing has happened, as if it had not been made."""
+        files = [self.path / name for name in ("experiment.toml", "versions.json", ".lock")]
+        with contextlib.suppress(OSError):
+            if set(self.path.iterdir()) <= set(files):
+                for file in files:
+                    file.unlink(missing_ok=True)
+                self.path.rmdir()
+
     @property
     def experiment_toml(self) -> str:
         """The text of experiment.toml."""
