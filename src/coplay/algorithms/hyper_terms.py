@@ -73,7 +73,7 @@ def additions(model: ActorCritic, config: HyperMAPPOConfig, plan: Plan) -> Addit
             figures["count/steps/pretrain"] = after.own["seat"][STEPS].astype(jnp.float32)
         return onward, {"strength": strength, "rounds": rounds}, figures
 
-    rates = dict.fromkeys(("generator", CRITIC_HEADS), config.generator_rate)
+    rates = {"generator": config.generator_rate, CRITIC_HEADS: config.generator_rate}
     return Additions(
         begin=lambda params: _begun(model, config, params),
         init=lambda params: {"strength": jnp.float32(1.0), "rounds": jnp.int32(0)},
