@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "runs": LEAVES | {"experiment", "plan", "training", "evaluation", "players", "reports"},
     "meetings": LEAVES | {"experiment", "training", "evaluation", "players", "runs"},
     "offline": LEAVES | {"envs", "evaluation", "experiment", "nets", "opponents", "players", "training"},
-    "bench": LEAVES | {"envs", "experiment", "planning", "training"},
+    "bench": LEAVES | {"envs", "algorithms", "experiment", "planning", "players", "training"},
 }
 
 

@@ -1,6 +1,7 @@
 """How far each update moved the players, measured on a sample of its round (diagnostics/drift.py).
 
-Kept cheap: a quarter of the round at most, and what needs gradients only every tenth update.
+Kept cheap: a quarter of the round at most, and only how far play moved at every update. The rest is looked at
+every tenth: gradients, how differently players act, and what the critic foresees, which is told one update on.
 """
 
 import dataclasses
@@ -19,7 +20,7 @@ from coplay.diagnostics import drift
 from coplay.training.devices import masked_mean, total
 from coplay.types import Metrics, PyTree, Seated, Trajectory
 
-EVERY = 10  # updates between looks at gradients
+EVERY = 10  # updates between looks at what is dear
 PARTS = 8  # of the sample, whose gradients are compared
 PAIRINGS = 3  # cyclic distances at which players are compared with each other, at most
 
@@ -49,26 +50,30 @@ def drift_watch(model: ActorCritic, loss: Callable) -> Watch:
     def look(before: Seated, after: Seated, state: PyTree, judged: Judged, seen: Sample):
         few = seen.glance.first.shape[0]
         figures = play_figures(model, before, after, seen.glance)
-        figures["drift/diversity"] = diversity(model, after, seen.games, seen.length)
         figures["drift/critic_staleness"] = judged.explained - state["explained"]
-        explained = each(lambda w, b, earned: _explained(model, w, _first(few, b), earned[:few]))(
-            weights_of(after), judged.batch, judged.earned
-        )
 
-        def gradients() -> Metrics:
-            return each(lambda w, b: gradient_figures(loss, w, _first(few, b)))(
-                {name: weights_of(before)[name] for name in acting(model)}, judged.batch
-            )
+        def now_and_then() -> tuple[Metrics, Array]:
+            acting_before = {name: weights_of(before)[name] for name in acting(model)}
+            found = each(lambda w, b: gradient_figures(loss, w, _first(few, b)))(acting_before, judged.batch)
+            found["drift/diversity"] = diversity(model, after, seen.games, seen.length)
+            explained = each(lambda w, b, earned: _explained(model, w, _first(few, b), earned[:few]))
+            return found, explained(weights_of(after), judged.batch, judged.earned)
 
-        shapes = jax.eval_shape(gradients)
-        figures |= jax.lax.cond(
+        shapes = jax.eval_shape(now_and_then)
+        found, explained = jax.lax.cond(
             jnp.max(state["rounds"]) % EVERY == 0,
-            gradients,
+            now_and_then,
             lambda: jax.tree.map(lambda x: jnp.full(x.shape, jnp.nan, x.dtype), shapes),
         )
-        return {"rounds": state["rounds"] + 1, "explained": explained}, figures
+        return {"rounds": state["rounds"] + 1, "explained": explained}, figures | found
 
     return Watch(init, look)
+
+
+not_watched = Watch(
+    init=lambda params: {},
+    look=lambda before, after, state, judged, seen: (state, {"drift/kl": jnp.float32(jnp.nan)}),
+)
 
 
 def _first(columns: int, batch: Batch) -> Batch:
