@@ -1,7 +1,7 @@
 """How far each update moved the players, measured on a sample of its round (diagnostics/drift.py).
 
-Kept cheap: a quarter of the round at most, and only how far play moved at every update. The rest is looked at
-every tenth: gradients, how differently players act, and what the critic foresees, which is told one update on.
+Kept cheap: a quarter of the round at most, and at every update only how far play moved. The rest comes every
+tenth: gradients, how differently players act, and what the critic foresees, which is told one update later.
 """
 
 import dataclasses
@@ -136,19 +136,28 @@ def diversity(model: ActorCritic, params: Seated, games: Trajectory, length: int
 
 def gradient_figures(loss: Callable, weights: PyTree, batch: Batch) -> Metrics:
     """How far players pull shared weights in different ways, and how noisy the gradient is."""
-    num_seats = batch.policy.counts.shape[-1]
+    num_seats, parts = batch.policy.counts.shape[-1], _parts(batch)
 
     def gradient_of(part: Batch) -> Float[Array, " weight"]:
-        return drift.flat(total(jax.grad(loss)(weights, part)))
+        return drift.flat(jax.grad(loss)(weights, part))
 
-    def of_seat(seat) -> Batch:
+    def of_seat(seat) -> Float[Array, " weight"]:
+        """Part by part: a sample of generated weights at once would be large."""
         own = (jnp.arange(num_seats) == seat)[None, None, :]
-        return replace_counts(batch, batch.policy.counts & own)
 
-    figures = {"drift/gradient_noise": drift.noise(jax.lax.map(gradient_of, _parts(batch)))}
+        def add(sums, part: Batch):
+            counts = part.policy.counts & own
+            number = jnp.sum(counts, dtype=jnp.float32)
+            found = (number * gradient_of(replace_counts(part, counts)), number)
+            return jax.tree.map(jnp.add, sums, found), None
+
+        nothing = (jnp.zeros_like(drift.flat(weights)), jnp.float32(0.0))
+        (gradient, number), _ = jax.lax.scan(add, nothing, parts)
+        return total(gradient / jnp.maximum(number, 1.0))
+
+    figures = {"drift/gradient_noise": drift.noise(jax.lax.map(lambda part: total(gradient_of(part)), parts))}
     if num_seats > 1:
-        gradients = jax.lax.map(lambda seat: gradient_of(of_seat(seat)), jnp.arange(num_seats))
-        cosine, opposed = drift.conflict(gradients)
+        cosine, opposed = drift.conflict(jax.lax.map(of_seat, jnp.arange(num_seats)))
         figures |= {"drift/conflict": cosine, "drift/conflict_share": opposed}
     return figures
 

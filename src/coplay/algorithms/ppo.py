@@ -60,7 +60,7 @@ class PPOConfig:
     value_normalisation: bool = True  # the critic predicts returns on a running scale
     learning_reward: str = "own"  # own, team, mix, or file.py:function
     team_share: float = 0.5  # weight of the team's mean where learning_reward is mix
-    chunk_rows: int = 140  # rows per gradient chunk, or 8 sequences; speed only, sums agree to rounding
+    chunk_rows: int = 140  # rows per gradient chunk, a gru's at least 8 sequences; speed only, up to rounding
 
     def __post_init__(self):
         positive = ("learning_rate", "epochs", "minibatches", "clip", "max_grad_norm", "chunk_rows")
@@ -113,7 +113,9 @@ def ppo(
     """Not `watched`: the same weights and no word of how far they move (for `coplay bench drift`)."""
     learning_reward(config.learning_reward, config.team_share)  # a bad name is refused before anything runs
     model, init = actor_critic(env, seats, config, {"policy": own_view, "critic": critic_view})
-    return as_algorithm(model, init, in_order({"policy": ppo_stage(env, model, config, plan, watched=watched)}))
+    return as_algorithm(
+        model, init, in_order({"policy": ppo_stage(env, model, config, plan, watched=watched)})
+    )
 
 
 def mappo(
@@ -142,7 +144,7 @@ def ppo_stage(
     descend = fit(
         lambda weights, batch: _loss(model, config, extra, weights, batch),
         optimiser,
-        Fit(config.epochs, config.minibatches, _chunk_rows(model, config, plan), _goes_on(config)),
+        Fit(config.epochs, config.minibatches, _chunk_rows(config, plan), _goes_on(config)),
     )
 
     def all_at_once(networks, optimisers, batch, count, keys):
@@ -184,9 +186,10 @@ def _learner(model: ActorCritic, optimiser_state: PyTree, watched: PyTree, state
     return model.sharing.pack({"optimiser": optimiser_state, "watch": watched} | own, {})
 
 
-def _chunk_rows(model: ActorCritic, config: PPOConfig, plan: Plan) -> int:
-    """Memory is read tick by tick, each tick for all columns of a chunk: too few would be slow."""
-    return max(config.chunk_rows, FEWEST_COLUMNS * plan.sequence_length * model.has_memory)
+def _chunk_rows(config: PPOConfig, plan: Plan) -> int:
+    """Networks with memory read tick by tick, each tick for all columns of a chunk: too few would be slow."""
+    is_recurrent = "gru" in config.network
+    return max(config.chunk_rows, FEWEST_COLUMNS * plan.sequence_length * is_recurrent)
 
 
 def _goes_on(config: PPOConfig) -> Callable | None:
