@@ -1,4 +1,4 @@
-"""What generated actors cost: training beside MAPPO with the same actor, and memory of whole actors per sample."""
+"""What generated actors cost: training beside MAPPO with the same actor, and memory of one per sample."""
 
 import jax.numpy as jnp
 

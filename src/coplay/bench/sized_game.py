@@ -81,6 +81,4 @@ def _legal(sizes: Sizes):
 
 
 def _draw(sizes: Sizes) -> Picture:
-    return Picture(
-        grid=jnp.array([1, 1]), cells={}, players=jnp.zeros((sizes.num_agents, 2), jnp.int32)
-    )
+    return Picture(grid=jnp.array([1, 1]), cells={}, players=jnp.zeros((sizes.num_agents, 2), jnp.int32))
