@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "meetings": LEAVES | {"experiment", "training", "evaluation", "players", "runs"},
     "studies": LEAVES | {"evaluation", "experiment", "plan", "runs", "training"},
     "offline": LEAVES | {"envs", "evaluation", "experiment", "nets", "opponents", "players", "training"},
-    "bench": LEAVES | {"envs", "experiment", "planning", "training"},
+    "bench": LEAVES | {"envs", "algorithms", "experiment", "planning", "players", "training"},
 }
 
 

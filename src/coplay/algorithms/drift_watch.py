@@ -1,7 +1,8 @@
 """How far each update moved the players, measured on a sample of its round (diagnostics/drift.py).
 
-Kept cheap: a quarter of the round at most, and what needs gradients only every tenth update, or in that and
-the next.
+Kept cheap: a quarter of the round at most, and at every update only how far play moved. The rest comes every
+tenth: gradients, how differently players act, what the critic foresees. What compares such an update with the
+next (how the gradient turned, how stale the critic is) is told by the next.
 """
 
 import dataclasses
@@ -20,7 +21,7 @@ from coplay.diagnostics import drift
 from coplay.training.devices import masked_mean, total
 from coplay.types import Metrics, PyTree, Seated, Trajectory
 
-EVERY = 10  # updates between looks at gradients
+EVERY = 10  # updates between looks at what is dear
 PARTS = 8  # of the sample, whose gradients are compared
 PAIRINGS = 3  # cyclic distances at which players are compared with each other, at most
 
@@ -54,33 +55,40 @@ def drift_watch(model: ActorCritic, loss: Callable) -> Watch:
     def look(before: Seated, after: Seated, state: PyTree, judged: Judged, seen: Sample):
         few = seen.glance.first.shape[0]
         figures = play_figures(model, before, after, seen.glance)
-        figures["drift/diversity"] = diversity(model, after, seen.games, seen.length)
         figures["drift/critic_staleness"] = judged.explained - state["explained"]
-        explained = each(lambda w, b, earned: _explained(model, w, _first(few, b), earned[:few]))(
-            weights_of(after), judged.batch, judged.earned
-        )
-
-        def gradients() -> Metrics:
-            return each(lambda w, b: gradient_figures(loss, w, _first(few, b)))(
-                policy_weights(before), judged.batch
-            )
-
-        def gradient() -> Float[Array, "*group weight"]:
-            return each(lambda w, b: gradient_of(loss, w, _first(few, b)))(
-                policy_weights(before), judged.batch
-            )
 
         since = jnp.max(state["rounds"]) % EVERY  # who came later goes by who has been here longest
-        shapes = jax.eval_shape(gradients)
-        figures |= jax.lax.cond(
+
+        def now_and_then() -> tuple[Metrics, Array]:
+            found = each(lambda w, b: gradient_figures(loss, w, _first(few, b)))(
+                policy_weights(before), judged.batch
+            )
+            found["drift/diversity"] = diversity(model, after, seen.games, seen.length)
+            explained = each(lambda w, b, earned: _explained(model, w, _first(few, b), earned[:few]))
+            return found, explained(weights_of(after), judged.batch, judged.earned)
+
+        def gradient() -> Float[Array, "*group weight"]:
+            return each(lambda w, b: gradient_of(loss, w, _parts(_first(few, b))))(
+                policy_weights(before), judged.batch
+            )
+
+        shapes = jax.eval_shape(now_and_then)
+        found, explained = jax.lax.cond(
             since == 0,
-            gradients,
+            now_and_then,
             lambda: jax.tree.map(lambda x: jnp.full(x.shape, jnp.nan, x.dtype), shapes),
         )
         kept, figures["drift/gradient_turn"] = turned(each, gradient, state["gradient"], since)
-        return {"rounds": state["rounds"] + 1, "explained": explained, "gradient": kept}, figures
+        kept = {"rounds": state["rounds"] + 1, "explained": explained, "gradient": kept}
+        return kept, figures | found
 
     return Watch(init, look)
+
+
+not_watched = Watch(
+    init=lambda params: {},
+    look=lambda before, after, state, judged, seen: (state, {"drift/kl": jnp.float32(jnp.nan)}),
+)
 
 
 def _first(columns: int, batch: Batch) -> Batch:
@@ -152,24 +160,34 @@ def turned(
     return jnp.where(since == 0, now, nothing), jnp.where(since == 1, cosine, jnp.nan)
 
 
-def gradient_of(loss: Callable, weights: PyTree, batch: Batch) -> Float[Array, " weight"]:
-    return drift.flat(total(jax.grad(loss)(weights, batch)))
+def gradient_of(
+    loss: Callable, weights: PyTree, parts: Batch, seat: Int[Array, ""] | None = None
+) -> Float[Array, " weight"]:
+    """Of one seat's rows, or of all. Part by part: a sample of generated weights at once would be large."""
+
+    def add(sums, part: Batch):
+        counts = part.policy.counts
+        if seat is not None:
+            counts = counts & (jnp.arange(counts.shape[-1]) == seat)[None, None, :]
+        number = jnp.sum(counts, dtype=jnp.float32)
+        gradient = drift.flat(jax.grad(loss)(weights, replace_counts(part, counts)))
+        return jax.tree.map(jnp.add, sums, (number * gradient, number)), None
+
+    nothing = (jnp.zeros_like(drift.flat(weights)), jnp.float32(0.0))
+    (gradient, number), _ = jax.lax.scan(add, nothing, parts)
+    return total(gradient / jnp.maximum(number, 1.0))
 
 
 def gradient_figures(loss: Callable, weights: PyTree, batch: Batch) -> Metrics:
     """How far players pull shared weights in different ways, and how noisy the gradient is."""
-    num_seats = batch.policy.counts.shape[-1]
+    num_seats, parts = batch.policy.counts.shape[-1], _parts(batch)
 
     def of_part(part: Batch) -> Float[Array, " weight"]:
-        return gradient_of(loss, weights, part)
+        return total(drift.flat(jax.grad(loss)(weights, part)))
 
-    def of_seat(seat) -> Batch:
-        own = (jnp.arange(num_seats) == seat)[None, None, :]
-        return replace_counts(batch, batch.policy.counts & own)
-
-    figures = {"drift/gradient_noise": drift.noise(jax.lax.map(of_part, _parts(batch)))}
+    figures = {"drift/gradient_noise": drift.noise(jax.lax.map(of_part, parts))}
     if num_seats > 1:
-        gradients = jax.lax.map(lambda seat: of_part(of_seat(seat)), jnp.arange(num_seats))
+        gradients = jax.lax.map(lambda seat: gradient_of(loss, weights, parts, seat), jnp.arange(num_seats))
         cosine, opposed = drift.conflict(gradients)
         figures |= {"drift/conflict": cosine, "drift/conflict_share": opposed}
     return figures

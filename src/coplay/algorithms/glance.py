@@ -1,5 +1,6 @@
 """A sample of a round's states, to be read again with other weights: before and after an update."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -8,9 +9,11 @@ from jaxtyping import Array, Bool, Float, Int
 
 from coplay.algorithms.actor_critic import ActorCritic, memory_of, sequences, to_columns
 from coplay.algorithms.losses import log_policy
+from coplay.training.stages import chunk_columns
 from coplay.types import Memory, PyTree, Seated, Trajectory
 
 STATES = 1024  # at most, of one device's part of a round
+SLICE_ROWS = 140  # steps of games whose generated weights are in memory at a time
 SHARE = 4  # and at most one in so many: looking must stay cheap beside learning
 
 
@@ -89,10 +92,26 @@ def policy_at(model: ActorCritic, params: Seated, seen: Glance) -> Float[Array, 
     """Log-probabilities under these weights, all states in a row."""
 
     def one_group(weights, memory, inputs):
-        return sequences(model, "policy", weights, memory, inputs, seen.first)[1]
+        def read(memory, inputs, first):
+            return sequences(model, "policy", weights, memory, inputs, first)[1]
+
+        return in_slices(model, read, (memory, inputs, seen.first))
 
     logits = model.sharing.map(one_group)(model.sharing.weights(params), seen.memory, seen.inputs)
     return in_a_row(log_policy(model.sharing.seats(logits, 2), seen.legal))
+
+
+def in_slices(model: ActorCritic, function: Callable[..., PyTree], columns: PyTree) -> PyTree:
+    """`function(*columns)`, a few columns at a time where a generator makes weights for every row of them:
+    those of a whole sample would take more memory than learning does."""
+    generator = model.networks.get("generator")
+    if generator is None or generator.shape.context.is_fixed:
+        return function(*columns)
+    number, time = columns[-1].shape[:2]
+    shape = (-1, chunk_columns(number, time, SLICE_ROWS))
+    slices = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), columns)
+    made = jax.lax.map(lambda part: function(*part), slices)
+    return jax.tree.map(lambda x: x.reshape(number, *x.shape[2:]), made)
 
 
 def in_a_row(x: Array) -> Array:

@@ -25,7 +25,7 @@ from coplay.algorithms.actor_critic import (
 )
 from coplay.algorithms.additions import Additions
 from coplay.algorithms.drift_watch import play_figures
-from coplay.algorithms.glance import Glance
+from coplay.algorithms.glance import Glance, in_slices
 from coplay.algorithms.hyper_config import HyperMAPPOConfig
 from coplay.algorithms.hyper_pretrained import STEPS
 from coplay.algorithms.losses import log_policy
@@ -221,17 +221,28 @@ def _figures(model: ActorCritic, params: Seated, seen: Glance) -> Metrics:
     """How large increments are, and what they change, on a sample of the round."""
     weights = model.sharing.weights(params)
     generator, actor = network_of(model, weights, "generator"), network_of(model, weights, "policy")
-    spoken = generator.read(actor, seen.memory, seen.inputs, seen.first)
-    plain = log_policy(_logits(model, weights, seen.inputs, jnp.zeros_like(spoken.numbers)), seen.legal)
-    chances = jnp.exp(log_policy(spoken.logits, seen.legal))
-    effect = 0.5 * jnp.sum(jnp.abs(chances - jnp.exp(plain)), axis=-1)
+
+    def look(memory, inputs, legal, first) -> dict[str, Array]:
+        spoken = generator.read(actor, memory, inputs, first)
+        plain = log_policy(_logits(model, weights, inputs, jnp.zeros_like(spoken.numbers)), legal)
+        chances = jnp.exp(log_policy(spoken.logits, legal))
+        found = {
+            "effect": 0.5 * jnp.sum(jnp.abs(chances - jnp.exp(plain)), axis=-1),
+            "length": generator.length(spoken.numbers),
+        }
+        if spoken.numbers.ndim == 2:
+            return found
+        found["length"] = found["length"].reshape(inputs.shape[:3])
+        response = _response(model, weights, inputs, legal, spoken)
+        return found | {"response": response, "is_fresh": spoken.is_fresh}
+
+    found = in_slices(model, look, (seen.memory, seen.inputs, seen.legal, seen.first))
     theta = jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(weights["policy"])))
     figures = {
-        "hyper/delta_effect": masked_mean(effect, seen.active, (0, 1, 2)),
-        "hyper/delta_share": jnp.mean(generator.length(spoken.numbers)) / theta,
+        "hyper/delta_effect": masked_mean(found["effect"], seen.active, (0, 1, 2)),
+        "hyper/delta_share": jnp.mean(found["length"]) / theta,
     }
-    if spoken.numbers.ndim == 2:
+    if "response" not in found:
         return figures
-    is_moved = spoken.is_fresh & seen.active & _was_there(seen.active)
-    response = _response(model, weights, seen.inputs, seen.legal, spoken)
-    return figures | {"hyper/response": masked_mean(response, is_moved, (0, 1, 2))}
+    is_moved = found["is_fresh"] & seen.active & _was_there(seen.active)
+    return figures | {"hyper/response": masked_mean(found["response"], is_moved, (0, 1, 2))}

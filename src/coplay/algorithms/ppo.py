@@ -24,7 +24,7 @@ from coplay.algorithms.actor_critic import (
     sequences,
 )
 from coplay.algorithms.additions import Additions, nothing_added
-from coplay.algorithms.drift_watch import Judged, drift_watch
+from coplay.algorithms.drift_watch import Judged, drift_watch, not_watched
 from coplay.algorithms.glance import sample
 from coplay.algorithms.losses import (
     TaughtRows,
@@ -68,7 +68,7 @@ class PPOConfig:
     value_normalisation: bool = True  # the critic predicts returns on a running scale
     learning_reward: str = "own"  # own, team, mix, or file.py:function
     team_share: float = 0.5  # weight of the team's mean where learning_reward is mix
-    chunk_rows: int = 140  # rows per gradient chunk; speed only, sums agree to rounding
+    chunk_rows: int = 140  # rows per gradient chunk, a gru's at least 8 sequences; speed only, up to rounding
 
     def __post_init__(self):
         positive = ("learning_rate", "epochs", "minibatches", "clip", "max_grad_norm", "chunk_rows")
@@ -102,6 +102,7 @@ class MAPPOConfig(PPOConfig):
     max_grad_norm: float = 10.0
 
 
+FEWEST_COLUMNS = 8  # of a gradient chunk that is read tick by tick, where there are so many
 ROWS = "rows/"  # figures: how many rows taught the policy and how many the search
 
 
@@ -120,14 +121,20 @@ def ppo(
     config: PPOConfig,
     plan: Plan,
     critic_view: View = own_view,
+    watched: bool = True,
 ) -> Algorithm:
+    """Not `watched`: the same weights and no word of how far they move (for `coplay bench drift`)."""
     learning_reward(config.learning_reward, config.team_share)  # a bad name is refused before anything runs
     model, init = actor_critic(env, seats, config, {"policy": own_view, "critic": critic_view})
-    return as_algorithm(model, init, in_order({"policy": ppo_stage(env, model, config, plan)}))
+    return as_algorithm(
+        model, init, in_order({"policy": ppo_stage(env, model, config, plan, watched=watched)})
+    )
 
 
-def mappo(env: Environment, seats: tuple[int, ...], config: PPOConfig, plan: Plan) -> Algorithm:
-    return ppo(env, seats, config, plan, critic_view=joint_view)
+def mappo(
+    env: Environment, seats: tuple[int, ...], config: PPOConfig, plan: Plan, watched: bool = True
+) -> Algorithm:
+    return ppo(env, seats, config, plan, joint_view, watched)
 
 
 def ppo_stage(
@@ -138,6 +145,7 @@ def ppo_stage(
     lesson: Lesson | None = None,
     extra: Additions | None = None,
     learners: Callable | None = None,
+    watched: bool = True,
 ) -> Stage:
     """Targets from the round, then a few epochs of descent, every group of seats by itself: all at once, or
     as `learners(descend, log_prob)` has them."""
@@ -145,11 +153,12 @@ def ppo_stage(
     config = _clipped_by_team(config, len(model.seats))
     each, weights_of = model.sharing.map, model.sharing.weights
     optimiser = _optimiser(config, plan, extra.rates)
-    watch = drift_watch(model, lambda weights, batch: _policy_loss(config, extra, weights, batch))
+    surrogate = functools.partial(_policy_loss, config, extra)
+    watch = drift_watch(model, surrogate) if watched else not_watched
     descend = fit(
         lambda weights, batch: _loss(model, config, extra, weights, batch),
         optimiser,
-        Fit(config.epochs, config.minibatches, config.chunk_rows, _goes_on(config)),
+        Fit(config.epochs, config.minibatches, _chunk_rows(config, plan), _goes_on(config)),
     )
 
     def all_at_once(networks, optimisers, batch, count, keys):
@@ -195,6 +204,12 @@ def _clipped_by_team(config: PPOConfig, players: int) -> PPOConfig:
 def _learner(model: ActorCritic, optimiser_state: PyTree, watched: PyTree, state: PyTree) -> Seated:
     own = {"extra": state} if state else {}
     return model.sharing.pack({"optimiser": optimiser_state, "watch": watched} | own, {})
+
+
+def _chunk_rows(config: PPOConfig, plan: Plan) -> int:
+    """Networks with memory read tick by tick, each tick for all columns of a chunk: too few would be slow."""
+    is_recurrent = "gru" in config.network
+    return max(config.chunk_rows, FEWEST_COLUMNS * plan.sequence_length * is_recurrent)
 
 
 def _goes_on(config: PPOConfig) -> Callable | None:

@@ -1,6 +1,7 @@
 """Memory that restarts with each episode: cells, and a network of an encoder, a GRU and a linear head."""
 
 import math
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -39,29 +40,84 @@ class GRU(eqx.Module):
     ):
         """Memory after every step, and outputs; what needs no memory is computed for all times at once."""
         drive = self.from_input(jnp.tanh(self.encoder(inputs)))
-
-        def tick(memory, now):
-            drive, first = now
-            memory = self.remember(jnp.where(first[:, None], 0.0, memory), drive)
-            return memory, memory
-
-        memory, remembered = jax.lax.scan(tick, memory, (drive, first))
+        remembered = remember(self.from_memory, memory, drive, first)
         return remembered, self.head(remembered)
 
-    def remember(
-        self, memory: Float[Array, "row hidden"], drive: Float[Array, "row gates"]
-    ) -> Float[Array, "row hidden"]:
-        return _gated(memory, drive, memory @ self.from_memory)
+
+# --- a GRU's memory along time -------------------------------------------------------------------
+# Its gradient is written out, because the one that is derived adds up the weights' gradient tick by tick:
+# here that is one product after the last (docs/decisions/0006).
 
 
-def _gated(memory: Array, drive: Array, kept: Array) -> Array:
-    """A GRU's next memory, from what the row and what the memory say to its gates."""
-    reset_in, update_in, new_in = jnp.split(drive, 3, axis=-1)
-    reset_kept, update_kept, new_kept = jnp.split(kept, 3, axis=-1)
-    reset = jax.nn.sigmoid(reset_in + reset_kept)
-    update = jax.nn.sigmoid(update_in + update_kept)
-    proposal = jnp.tanh(new_in + reset * new_kept)
-    return (1.0 - update) * proposal + update * memory
+@jax.custom_vjp
+def remember(
+    from_memory: Float[Array, "hidden gates"],
+    memory: Float[Array, "row hidden"],
+    drive: Float[Array, "time row gates"],
+    first: Bool[Array, "time row"],
+) -> Float[Array, "time row hidden"]:
+    """A GRU's memory after every step, from what the rows say to its gates (reset, update, new)."""
+    return _remember(from_memory, memory, drive, first)[0]
+
+
+class _Gates(NamedTuple):
+    """What the gates said at every step, [time, row, hidden]."""
+
+    reset: Array
+    update: Array
+    proposal: Array
+    new_kept: Array  # what the memory said to the proposal, before `reset`
+
+
+def _remember(from_memory: Array, memory: Array, drive: Array, first: Array) -> tuple[Array, _Gates]:
+    def tick(memory, now):
+        (reset_in, update_in, new_in), first = now
+        memory = jnp.where(first[:, None], 0.0, memory)
+        reset_kept, update_kept, new_kept = jnp.split(memory @ from_memory, 3, axis=-1)
+        reset = jax.nn.sigmoid(reset_in + reset_kept)
+        update = jax.nn.sigmoid(update_in + update_kept)
+        proposal = jnp.tanh(new_in + reset * new_kept)
+        memory = (1.0 - update) * proposal + update * memory
+        return memory, (memory, _Gates(reset, update, proposal, new_kept))
+
+    # Split before the loop: slices of wide rows within it take longer than the product.
+    return jax.lax.scan(tick, memory, (jnp.split(drive, 3, axis=-1), first))[1]
+
+
+def _remember_forward(from_memory: Array, memory: Array, drive: Array, first: Array):
+    remembered, gates = _remember(from_memory, memory, drive, first)
+    return remembered, (from_memory, memory, first, remembered, gates)
+
+
+def _remember_backward(kept, gradient: Float[Array, "time row hidden"]):
+    from_memory, memory, first, remembered, gates = kept
+    before = jnp.where(first[..., None], 0.0, jnp.concatenate([memory[None], remembered[:-1]]))
+    # By how much the new memory moves with what each gate was told.
+    new = (1.0 - gates.update) * (1.0 - gates.proposal**2)
+    update = (before - gates.proposal) * gates.update * (1.0 - gates.update)
+    reset = new * gates.new_kept * gates.reset * (1.0 - gates.reset)
+    to_memory = from_memory.T
+
+    def tick(later, now):
+        gradient, (reset, update, new_kept), passed_on, first = now
+        whole = gradient + later
+        gated = jnp.concatenate([reset * whole, update * whole, new_kept * whole], axis=-1)
+        return jnp.where(first[:, None], 0.0, passed_on * whole + gated @ to_memory), whole
+
+    moves = (reset, update, new * gates.reset)
+    at_start, whole = jax.lax.scan(
+        tick, jnp.zeros_like(memory), (gradient, moves, gates.update, first), reverse=True
+    )
+    to_drive = jnp.concatenate([reset * whole, update * whole, new * whole], axis=-1)
+    to_kept = jnp.concatenate([move * whole for move in moves], axis=-1)
+    flat = before.reshape(-1, before.shape[-1])
+    return flat.T @ to_kept.reshape(flat.shape[0], -1), at_start, to_drive, None
+
+
+remember.defvjp(_remember_forward, _remember_backward)
+
+
+# --- cells ---------------------------------------------------------------------------------------
 
 
 def gru(key: Key, inputs: int, hidden: tuple[int, ...], outputs: int, output_gain: float,
@@ -102,19 +158,21 @@ class Cell(eqx.Module):
         first: Bool[Array, "time row"],
     ) -> tuple[Float[Array, "time row memory"], Float[Array, "time row hidden"]]:
         drive = self.from_input(inputs)
+        if self.kind == "gru":
+            remembered = remember(self.from_memory, memory, drive, first)
+            return remembered, remembered
 
         def tick(memory, now):
             drive, first = now
-            memory = self._remember(jnp.where(first[:, None], 0.0, memory), drive)
+            memory = self._remember_long(jnp.where(first[:, None], 0.0, memory), drive)
             return memory, memory
 
         _, remembered = jax.lax.scan(tick, memory, (drive, first))
         return remembered, remembered[..., : self.width]
 
-    def _remember(self, memory: Array, drive: Array) -> Array:
+    def _remember_long(self, memory: Array, drive: Array) -> Array:
+        """An LSTM's next memory."""
         kept = memory[:, : self.width] @ self.from_memory
-        if self.kind == "gru":
-            return _gated(memory, drive, kept)
         write, forget, new, speak = jnp.split(drive + kept, 4, axis=-1)
         # Forgetting starts slowly: a bias of 1, as is usual.
         cell = jax.nn.sigmoid(forget + 1.0) * memory[:, self.width :] + jax.nn.sigmoid(write) * jnp.tanh(new)
