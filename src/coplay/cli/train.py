@@ -145,7 +145,7 @@ class LiveLine(runs.Watcher):
         needs = (
             f"; needs {plans.in_bytes(program.need)} of {plans.in_bytes(free)} free" if program.need else ""
         )
-        people.print(f"compiled in {_minutes(program.seconds)}{needs}")
+        people.print(f"compiled in {minutes(program.seconds)}{needs}")
 
     def wants_stop(self) -> bool:
         return self.signal is not None
