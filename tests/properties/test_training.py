@@ -104,7 +104,9 @@ POOLED = {  # who shares what
         "name": "hyper_mappo_4h1s_4x4",
         "hyper_mappo.context": "joint",
         "hyper_mappo.history": "transformer",
+        "hyper_mappo.history_window": 4,
         "hyper_mappo.history_fusion": "kl_weighted",
+        "hyper_mappo.fusion_window": 3,
     },
     "a model of the game": {
         "name": "hop_plus_4h1s_4x4",
