@@ -62,6 +62,18 @@ def test_what_does_not_count_is_left_out_and_nothing_is_not_a_number():
 # --- the models of HOP and HOP+ ------------------------------------------------------------------
 
 
+def test_rows_that_count_are_judged_those_of_the_last_games_first(monkeypatch):
+    # One seat, two co-players, two games of three steps, numbered 0 to 5; rows with weight count.
+    weight = jnp.array([[0.0, 2.0, 0.0, 1.0, 0.0, 3.0], [0.0, 0.0, 0.0, 0.0, 4.0, 0.0]]).reshape(1, 2, 2, 3)
+    number = jnp.broadcast_to(jnp.arange(6).reshape(1, 1, 2, 3), weight.shape)
+    rows = opponent_stage.Rows(number[..., None] * 1.0, jnp.ones((*weight.shape, 7), bool), number, weight)
+    monkeypatch.setattr(opponent_stage, "STATES", 4)
+    few = opponent_stage._sample(rows)
+    assert few.action[0, 0].tolist() == [5, 3]
+    assert few.weight.tolist() == [[[3.0, 1.0], [4.0, 0.0]]]
+    assert few.action[0, 1, 0] == 4
+
+
 def in_turns(stage: Stage, params: Seated, rounds, compiled=test_hop.compiled) -> list:
     """Weights and figures after each round."""
     update, learner, told = compiled(stage.update), stage.init(params), []

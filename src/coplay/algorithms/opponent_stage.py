@@ -5,6 +5,7 @@ steps of players still in the game that gave a goal away later in it are learned
 asked, only those that were under orders: a free player that took a hare may have waited for a stag first.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from coplay.algorithms.glance import how_many
+from coplay.algorithms.glance import STATES
 from coplay.algorithms.ppo import Plan
 from coplay.algorithms.sharing import Sharing
 from coplay.algorithms.staleness import aged, mean_surprise, unborn
@@ -117,15 +118,25 @@ def _fit(log_chance: Float[Array, "*rows action"], surprise, action, is_counted:
 
 
 def _sample(rows: Rows) -> Rows:
-    """Of the last games, in which no moves were planned."""
-    games, time = rows.weight.shape[2:]
-    return jax.tree.map(lambda x: x[:, :, games - how_many(time, games) :], rows)
+    """A thousand for each seat that count, if there are as many; few do, so that some games would not be
+    enough. Those of the last games come first, in which no moves were planned. [seat, other, row, ...]"""
+    others, games, time = rows.weight.shape[1:]
+    number = min(games * time, STATES // others)
+
+    def of_pair(rows: Rows) -> Rows:
+        counts = rows.weight.reshape(-1) > 0
+        from_end = jnp.nonzero(counts[::-1], size=number, fill_value=counts.size)[0]
+        at = counts.size - 1 - from_end  # below 0 for none
+        few = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[at], rows)
+        return dataclasses.replace(few, weight=jnp.where(at >= 0, few.weight, 0.0))
+
+    return jax.vmap(jax.vmap(of_pair))(rows)
 
 
 def _surprise(models: Models, weights: PyTree, rows: Rows) -> Float[Array, " seat"]:
     """Cross-entropy of each seat's models, over all its co-players."""
     log_chance = jax.vmap(jax.vmap(lambda w, *x: log_chances(models, w, *x)))(weights, rows.seen, rows.legal)
-    return mean_surprise(-_of_action(log_chance, rows.action), rows.weight > 0, (1, 2, 3))
+    return mean_surprise(-_of_action(log_chance, rows.action), rows.weight > 0, (1, 2))
 
 
 def _keys(key: Key, models: Models) -> Key:
