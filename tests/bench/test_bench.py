@@ -1,6 +1,5 @@
 """The catalogue of measurements, and what each says where there is nothing to compare with."""
 
-import jax
 import numpy as np
 import pytest
 
@@ -10,6 +9,7 @@ from coplay.bench.drift import unwatched
 from coplay.bench.hyper import CONTEXTS, MEASURED, _built, whole_actors
 from coplay.bench.item import seconds_of
 from coplay.bench.updates import _pieces, updates_of
+from coplay.cli.bench import _shown
 from coplay.envs import contract
 from tests.small import SMALL
 
@@ -84,8 +84,11 @@ def test_calls_are_cut_into_chunks():
     assert _pieces(3, 6) == [3]
 
 
+def test_small_figures_keep_a_decimal():
+    assert (_shown(55_292.5), _shown(1.57)) == ("55,292", "1.6")
+
+
 def test_calls_are_timed_in_turn():
     order = []
     seconds_of(lambda: order.append("a"), lambda: order.append("b"), repeats=2, warm_up=1)
     assert order == ["a", "b"] * 3
-    assert jax.devices()

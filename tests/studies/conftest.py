@@ -50,7 +50,7 @@ steps = 256
 level = 0.9
 seeds = 2
 rates = [1e-3, 1e-2]
-tuning_seeds = 1
+tuning_seeds = 2
 settings = { num_agents = 4, num_envs = 32 }
 
 [tasks.two]

@@ -68,7 +68,7 @@ class PPOConfig:
     value_normalisation: bool = True  # the critic predicts returns on a running scale
     learning_reward: str = "own"  # own, team, mix, or file.py:function
     team_share: float = 0.5  # weight of the team's mean where learning_reward is mix
-    chunk_rows: int = 140  # rows per gradient chunk, a gru's at least 8 sequences; speed only, up to rounding
+    chunk_rows: int = 140  # rows per gradient chunk, or 16 sequences with memory; speed only, to rounding
 
     def __post_init__(self):
         positive = ("learning_rate", "epochs", "minibatches", "clip", "max_grad_norm", "chunk_rows")
@@ -102,7 +102,7 @@ class MAPPOConfig(PPOConfig):
     max_grad_norm: float = 10.0
 
 
-FEWEST_COLUMNS = 8  # of a gradient chunk that is read tick by tick, where there are so many
+FEWEST_COLUMNS = 16  # of a gradient chunk that is read tick by tick, where there are so many
 ROWS = "rows/"  # figures: how many rows taught the policy and how many the search
 
 
@@ -158,7 +158,7 @@ def ppo_stage(
     descend = fit(
         lambda weights, batch: _loss(model, config, extra, weights, batch),
         optimiser,
-        Fit(config.epochs, config.minibatches, _chunk_rows(config, plan), _goes_on(config)),
+        Fit(config.epochs, config.minibatches, _chunk_rows(model, config, plan), _goes_on(config)),
     )
 
     def all_at_once(networks, optimisers, batch, count, keys):
@@ -206,10 +206,12 @@ def _learner(model: ActorCritic, optimiser_state: PyTree, watched: PyTree, state
     return model.sharing.pack({"optimiser": optimiser_state, "watch": watched} | own, {})
 
 
-def _chunk_rows(config: PPOConfig, plan: Plan) -> int:
-    """Networks with memory read tick by tick, each tick for all columns of a chunk: too few would be slow."""
-    is_recurrent = "gru" in config.network
-    return max(config.chunk_rows, FEWEST_COLUMNS * plan.sequence_length * is_recurrent)
+def _chunk_rows(model: ActorCritic, config: PPOConfig, plan: Plan) -> int:
+    """Memory is read tick by tick, each tick for all columns of a chunk: too few would be slow. Where whole
+    actors are made for every row, as few as are asked for: they are large."""
+    is_large = getattr(config, "made", "") == "full"
+    fewest = FEWEST_COLUMNS * plan.sequence_length if model.has_memory and not is_large else 0
+    return max(config.chunk_rows, fewest)
 
 
 def _goes_on(config: PPOConfig) -> Callable | None:

@@ -29,8 +29,13 @@ def bench(arguments: argparse.Namespace, rest: list[str]) -> int:
         print_json(measured)
         return 0
     rows = [
-        (i.name, f"{i.figure:,.0f} {i.unit}", "" if i.ratio is None else f"{i.ratio:.2f}", i.against)
+        (i.name, f"{_shown(i.figure)} {i.unit}", "" if i.ratio is None else f"{i.ratio:.2f}", i.against)
         for i in items
     ]
     print_table(["what", "figure", "ratio", "against"], rows)
     return 0
+
+
+def _shown(figure: float) -> str:
+    """Whole numbers, but for small ones."""
+    return f"{figure:,.0f}" if abs(figure) >= 100 else f"{figure:.1f}"

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from coplay.nets.mlp import MLP, Linear, orthogonal
 from coplay.nets.recurrent import Cell
@@ -245,18 +245,26 @@ def _mean_of_active(
 
 
 def _kept(memory: Memory, context: Float[Array, "column time seat feature"], first, every: int):
-    """Contexts as they are used, the last due one until the next is, and steps since the episode began."""
+    """Contexts as they are used, the last due one until the next is, and steps since the episode began.
 
-    def tick(kept, now):
-        context, first = now
-        kept_context, age = kept
-        age = jnp.where(first[:, None], 0, age + 1)
-        context = jnp.where(_is_due(age, every)[..., None], context, kept_context)
-        return (context, age), (context, age)
+    A context is picked by a product with 0s and a 1: several times faster than going through time."""
+    age = _steps_since_first(memory["age"], first)
+    time = age.shape[1]
+    at = jnp.arange(1, time + 1)[None, :, None]  # place 0 is what was kept from before
+    last_due = jax.lax.cummax(jnp.where(_is_due(age, every), at, 0), axis=1)
+    is_picked = last_due[..., None] == jnp.arange(time + 1)[None, None, None, :]
+    choices = jnp.concatenate([memory["context"][:, None], context], axis=1)
+    kept = jnp.einsum("ctsp,cpsf->ctsf", is_picked.astype(context.dtype), choices)
+    return kept, age
 
-    over_time = (jnp.moveaxis(context, 1, 0), first.T)
-    _, kept = jax.lax.scan(tick, (memory["context"], memory["age"]), over_time)
-    return tuple(jnp.moveaxis(x, 0, 1) for x in kept)
+
+def _steps_since_first(
+    age: Int[Array, "column seat"], first: Bool[Array, "column time"]
+) -> Int[Array, "column time seat"]:
+    """0 where an episode begins, else one more than before; `age` is that of the step before these."""
+    at = jnp.arange(first.shape[1])[None, :]
+    begun = jax.lax.cummax(jnp.where(first, at, -1), axis=1)[..., None]
+    return jnp.where(begun >= 0, at[..., None] - begun, age[:, None, :] + 1 + at[..., None])
 
 
 def _is_due(age: Array, every: int) -> Array:
