@@ -36,7 +36,7 @@ METRICS: dict[str, str] = {
     "drift/model_staleness_5": "The same five rounds on; every fifth round.",
     "drift/world_staleness": "By how many nats a joint move surprises the model of the game more a round on.",
     "drift/world_staleness_5": "The same five rounds on; every fifth round.",
-    "drift/critic_staleness": "Explained variance of new play less the last round's once learned; every tenth.",
+    "drift/critic_staleness": "Explained variance of new play less the last's once learned; every tenth.",
     "drift/gradient_noise": "Variance of the policy's gradient over parts of a sample, by its square.",
     "drift/diversity": "Mean Jensen-Shannon divergence of players on the same rows; every tenth update.",
     "hyper/align": "Divergence from the policy held on to, as learned; averaged over epochs.",
