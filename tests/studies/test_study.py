@@ -72,7 +72,7 @@ def test_the_command_of_an_arm_is_the_arm(study):
         ('arms = ["plain", "slow"]', 'arms = ["slow"]', "baseline plain is not among"),
         ('rates_from = "four"', 'rates_from = "five"', "'five' is no task"),
         ('role = "control"\nbase = "generated"', 'role = "control"', "names the arm it belongs to"),
-        ("tuning_seeds = 1", "tuning_seed = 1", "unknown key 'tasks.four.tuning_seed'; .*tuning_seeds"),
+        ("tuning_seeds = 2", "tuning_seed = 2", "unknown key 'tasks.four.tuning_seed'; .*tuning_seeds"),
         ("question =", "questoin =", "line 2: unknown key 'questoin'; .*question"),
         ("level = 0.9", 'level = "high"', "should be a number"),
     ],

@@ -100,7 +100,9 @@ def iqm(values: np.ndarray) -> float:
 
     The cut is rounded down to whole values, as rliable does: of 5 values the middle 3 remain.
     """
-    return float(scipy.stats.trim_mean(np.asarray(values, float).ravel(), 0.25))
+    ordered = np.sort(np.asarray(values, float), axis=None)
+    cut = len(ordered) // 4
+    return float(ordered[cut : len(ordered) - cut].mean())
 
 
 def probability_of_improvement(
