@@ -61,6 +61,18 @@ def test_who_only_moves_less_is_no_better(study, told):
     assert claim.baseline.difference > 0
 
 
+def test_nothing_is_claimed_before_all_rivals_were_run(study, told):
+    found = told({"plain": (0.5, 0.1), "slow": (0.5, 0.05), "generated": (1.0, 0.01)})
+    (claim,) = found.claims
+    assert claim.p < 0.01
+    assert not claim.may_be_made
+    assert "was not all run: wide" in sentence(study, found, claim)
+
+
+def test_without_the_baseline_there_is_nothing_to_claim(told):
+    assert told({"slow": (0.5, 0.05), "generated": (1.0, 0.01)}).claims == []
+
+
 def test_the_drift_that_is_saved_is_read_at_the_level(told):
     found = told({"plain": (1.0, 0.05), "generated": (1.0, 0.01)})
     assert found.claims[0].saved == pytest.approx(0.8)

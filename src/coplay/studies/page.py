@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from coplay.evaluation.drift_curves import return_at
 from coplay.studies.arms import command_of
 from coplay.studies.running import Chosen
-from coplay.studies.study import Budget, Study
+from coplay.studies.study import BUDGETS, Study
 from coplay.studies.verdicts import LAST, SURE, ArmFigures, Claim, Comparison, Findings, Level
 from coplay.training.run_folder import RunFolder
 
@@ -46,7 +46,7 @@ def page_text(study: Study, done: list[Chosen], found: Findings, budget: str, pi
         "## What may be claimed",
         *[f"- {sentence(study, found, claim)}" for claim in found.claims],
         "What may not be said: " + " ".join(MAY_NOT),
-        *[text for task in tasks for text in _task(study, done, found, task)],
+        *[text for task in tasks for text in _task(study, done, found, task, budget)],
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -76,6 +76,8 @@ def _why_not(claim: Claim) -> str:
     against = claim.hardest
     if against.coincide:
         return f"Its curve is {against.against}'s to the bit: the generator is not wired in"
+    if claim.unrun:
+        return f"What it has to beat was not all run: {', '.join(claim.unrun)}"
     if against.difference <= 0:
         return f"At equal joint drift {against.against} earns as much or more ({_difference(against)})"
     return f"It is not shown to be above {against.against} at equal joint drift ({_difference(against)})"
@@ -105,7 +107,7 @@ def _context(claim: Claim) -> str:
 # --- tables --------------------------------------------------------------------------------------
 
 
-def _task(study: Study, done: list[Chosen], found: Findings, task: str) -> list[str]:
+def _task(study: Study, done: list[Chosen], found: Findings, task: str, budget: str) -> list[str]:
     arms = sorted((a for a in found.arms if a.job.task == task), key=lambda a: -a.over_training.mean)
     own = study.tasks[task]
     head = [
@@ -132,11 +134,8 @@ def _task(study: Study, done: list[Chosen], found: Findings, task: str) -> list[
         _table(head, rows),
         "At equal joint drift, mean return of the first less that of the second:",
         _table(["arm", "against", "up to, nats", "difference", "chance of improvement", "p"], pairs),
-        f"One arm by itself: `{command_of(study, task, first.job.arm, first.rate, FULL)}`",
+        f"One arm by itself: `{command_of(study, task, first.job.arm, first.rate, BUDGETS[budget])}`",
     ]
-
-
-FULL = Budget(1.0, 1000, 1000)
 
 
 def _sweep(study: Study, task: str) -> str:
@@ -221,13 +220,11 @@ def draw(study: Study, found: Findings) -> Figure:
 
 
 def _colours(study: Study) -> dict[str, tuple[str, str]]:
-    """Black for the baseline, grey for its rivals, a colour for everyone else."""
+    """Black for the baseline, grey for its rivals, brown for controls, a colour for everyone else."""
     found, coloured = {}, 0
     for name, arm in study.arms.items():
-        if arm.role in STYLES and arm.role != "rival":
+        if arm.role in STYLES:
             found[name] = STYLES[arm.role]
-        elif arm.role == "rival":
-            found[name] = STYLES["rival"]
         else:
             found[name] = (COLOURS[coloured % len(COLOURS)], "-" if coloured < len(COLOURS) else "-.")
             coloured += 1

@@ -80,6 +80,7 @@ class Claim(NamedTuple):
     baseline: Comparison
     saved: float  # share of the baseline's drift that it does without, at the task's level
     context: Comparison | None  # against the control of its own context
+    unrun: list[str]  # what it would have to beat, too
 
 
 class Findings(NamedTuple):
@@ -172,11 +173,11 @@ def _claims(study: Study, arms: dict[Job, ArmFigures], comparisons: list[Compari
     for job in arms:
         own = [c for c in comparisons if (c.task, c.arm) == (job.task, job.arm)]
         beaten = [c for c in own if c.against in study.in_role("baseline", "rival")]
-        if study.arms[job.arm].role == "candidate" and beaten:
+        if study.arms[job.arm].role == "candidate" and Job(job.task, study.baseline) in arms:
             found.append(_claim(study, arms, job, own, beaten))
     corrected = holm([claim.p for claim in found])
     return [
-        claim._replace(p=p, may_be_made=p < SURE and not claim.hardest.coincide)
+        claim._replace(p=p, may_be_made=p < SURE and not (claim.hardest.coincide or claim.unrun))
         for claim, p in zip(found, corrected, strict=True)
     ]
 
@@ -194,4 +195,5 @@ def _claim(study: Study, arms, job: Job, own: list[Comparison], beaten: list[Com
         baseline=next(c for c in beaten if c.against == study.baseline),
         saved=1.0 - arms[job].to_level.mean / baseline.to_level.mean,
         context=next((c for c in own if study.arms[c.against].role == "control"), None),
+        unrun=[r for r in study.in_role("rival") if Job(job.task, r) not in arms],
     )
