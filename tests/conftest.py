@@ -18,6 +18,23 @@ jax.config.update("jax_compilation_cache_dir", str(CACHE / "programs"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
 
 
+MOST_BYTES = 4 * 2**30  # of a worker, before it lets go of what it has compiled
+
+
+@pytest.fixture(autouse=True, scope="module")
+def programs_are_let_go():
+    """Programs of a hundred files are more than two workers have room for."""
+    yield
+    if resident_bytes() > MOST_BYTES:
+        jax.clear_caches()
+
+
+def resident_bytes() -> int:
+    """What this process holds in memory; 0 where the system does not say."""
+    pages = Path("/proc/self/statm")
+    return int(pages.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if pages.exists() else 0
+
+
 def pytest_collection_modifyitems(items):
     """Tests of a file share what they compile, so they stay together, and so do all that read the same walks.
     Those that train for long share nothing."""
