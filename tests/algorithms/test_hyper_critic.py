@@ -108,7 +108,7 @@ def value_of(env, model, params, trajectory):
 def test_it_learns_at_the_generators_rate_and_is_told_apart(env):
     settings = config(**MOVED, generator_rate=1e-3, learning_rate=5e-4)
     _, extra, algorithm = parts(env, settings)
-    assert extra.rates == {"generator": 2.0, "critic_generator": 2.0}
+    assert extra.rates == {"generator": 1e-3, "critic_generator": 1e-3}
     params = algorithm.init(jax.random.key(0))
     update = jax.jit(algorithm.learn.update)
     _, _, figures = update(
