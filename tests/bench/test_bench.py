@@ -6,7 +6,7 @@ import pytest
 from coplay import experiment as experiments
 from coplay.bench import ITEMS, sized_game, spread
 from coplay.bench.drift import unwatched
-from coplay.bench.hyper import CONTEXTS, MEASURED, _built, whole_actors
+from coplay.bench.hyper import ARMS, MEASURED, _built, whole_actors
 from coplay.bench.item import seconds_of
 from coplay.bench.updates import _pieces, updates_of
 from coplay.cli.bench import _shown
@@ -59,9 +59,9 @@ def test_training_without_the_watch_moves_weights_alike():
 
 
 @pytest.mark.parametrize("name", MEASURED)
-@pytest.mark.parametrize("context", CONTEXTS)
-def test_generated_actors_are_measured_with_mappos_actor_and_rollout(name, context):
-    plain, generated = _built(name).experiment, _built(name, context).experiment
+@pytest.mark.parametrize("arm", ARMS)
+def test_generated_actors_are_measured_with_mappos_actor_and_rollout(name, arm):
+    plain, generated = _built(name).experiment, _built(name, ARMS[arm]).experiment
     assert generated.hyper_mappo.hidden == plain.mappo.hidden
     assert generated.hyper_mappo.epochs == plain.mappo.epochs
     assert generated.rollout.steps_per_update == plain.rollout.steps_per_update

@@ -1,5 +1,7 @@
 """What generated actors cost: training beside MAPPO with the same actor, and memory of one per sample."""
 
+from typing import Any
+
 import jax.numpy as jnp
 
 from coplay import experiment as experiments
@@ -11,46 +13,54 @@ from coplay.training import loop
 
 # Experiments of MAPPO whose game, rollout and actor are kept, and updates a call.
 MEASURED = {"mappo_4h1s_4x4": 4, "mappo_simple_spread": 60}
-CONTEXTS = ("identity", "local_history", "joint")
+NARROW = {"encoder_width": 16, "history_width": 16, "trunk": (16,)}
+ARMS = {
+    "identity": {"context": "identity"},
+    "local_history": {"context": "local_history"},
+    "joint": {"context": "joint"},
+    "narrow_local_history": {"context": "local_history"} | NARROW,
+    "narrow_joint": {"context": "joint"} | NARROW,
+}
 HEADLINE = ("identity", "mappo_4h1s_4x4")  # the default context; those that change in time cost far more
 REPEATS = 4
 
 
 def hyper_speed() -> Item:
-    """Steps a second with a generated last layer, by context and game, relative to MAPPO in the same turn."""
+    """Steps a second with a generated last layer, by context and game, relative to MAPPO in the same turn;
+    `narrow`: a generator of 16 units in every layer."""
     found = {name: _beside_mappo(name, updates) for name, updates in MEASURED.items()}
-    context, name = HEADLINE
-    rate = found[name][context]
+    arm, name = HEADLINE
+    rate = found[name][arm]
     return Item(
         name="hyper_speed",
         figure=rate,
         unit="joint steps/s",
-        against=f"MAPPO with the same actor, {name}; context {context}, last layer",
+        against=f"MAPPO with the same actor, {name}; context {arm}, last layer",
         ratio=rate / found[name]["mappo"],
         details={
-            f"{name}/{arm}": {"steps_per_second": rate, "ratio": rate / rates["mappo"]}
-            for name, rates in found.items()
-            for arm, rate in rates.items()
+            f"{game}/{each}": {"steps_per_second": rate, "ratio": rate / rates["mappo"]}
+            for game, rates in found.items()
+            for each, rate in rates.items()
         },
     )
 
 
 def _beside_mappo(name: str, updates: int) -> dict[str, float]:
-    arms = {"mappo": _built(name)} | {context: _built(name, context) for context in CONTEXTS}
+    arms = {"mappo": _built(name)} | {arm: _built(name, settings) for arm, settings in ARMS.items()}
     works = [updates_of(built, updates) for built in arms.values()]
     seconds = seconds_of(*[work.run for work in works], repeats=REPEATS, warm_up=1)
     return {arm: works[0].steps / second for arm, second in zip(arms, seconds, strict=True)}
 
 
-def _built(name: str, context: str | None = None) -> experiments.Built:
+def _built(name: str, arm: dict[str, Any] | None = None) -> experiments.Built:
     """MAPPO as shipped, or hypernetwork MAPPO with all that the two have in common set alike."""
-    settings = {"evaluation.every": 0, "rollout.total_steps": 10_000_000}
+    settings: dict[str, Any] = {"evaluation.every": 0, "rollout.total_steps": 10_000_000}
     experiment = experiments.read_experiment(name, settings)
-    if context is None:
+    if arm is None:
         return experiments.build(experiment)
     common = ("hidden", "activation", "learning_rate", "epochs", "minibatches", "max_grad_norm")
     settings = {f"hyper_mappo.{field}": getattr(experiment.mappo, field) for field in common}
-    settings |= {"algorithm": "hyper_mappo", "hyper_mappo.context": context}
+    settings |= {"algorithm": "hyper_mappo"} | {f"hyper_mappo.{key}": value for key, value in arm.items()}
     settings |= {"hyper_mappo.generate": "last_layer", "hyper_mappo.regenerate_every": 5}
     settings |= {"rollout.sequence_length": _sequence(experiment.rollout.num_steps)}
     return experiments.build(experiments.with_overrides(experiment, settings))
