@@ -84,10 +84,11 @@ def test_a_rate_that_nobody_has_found_yet_is_asked_for(study, tmp_path):
 def test_the_page_names_every_arm_and_what_may_not_be_said(study, done):
     out, chosen = done
     found = findings(study, chosen)
-    page = write_page(study, chosen, found, "full", out)
+    page = write_page(study, chosen, found, "full", "coplay reproduce small", out)
     text = page.read_text()
     assert all(arm in text for arm in ("plain", "slow", "generated"))
     assert "What may not be said" in text
+    assert "Made by `coplay reproduce small`" in text
     assert "decentralised + memory" in text
     assert page.with_suffix(".png").read_bytes()[:4] == b"\x89PNG"
     assert '"claims"' in page.with_suffix(".json").read_text()

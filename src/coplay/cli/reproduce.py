@@ -57,7 +57,7 @@ def reproduce(arguments: argparse.Namespace, rest: list[str]) -> int:
         people.print(f"stopped after {len(done)} of {len(jobs)}; the same command goes on from here")
         return 143 if watcher.signal == 15 else 130
     found = findings(study, done)
-    page = write_page(study, done, found, arguments.budget, out)
+    page = write_page(study, done, found, arguments.budget, _command(arguments), out)
     if arguments.json:
         print_json({"page": str(page)} | as_numbers(found))
         return 0
@@ -65,6 +65,13 @@ def reproduce(arguments: argparse.Namespace, rest: list[str]) -> int:
         result.print(sentence(study, found, claim), markup=False)
     result.print(f"tables: {page}; figure: {page.with_suffix('.png')}", markup=False)
     return 0
+
+
+def _command(arguments: argparse.Namespace) -> str:
+    """What was asked for, but for where it was put."""
+    asked = {name: getattr(arguments, name) for name in ("budget", "tasks", "arms")}
+    words = [f"--{name} {value}" for name, value in asked.items() if value not in (None, "full")]
+    return " ".join(["coplay reproduce", arguments.study, *words])
 
 
 class StudyLine(LiveLine):

@@ -25,23 +25,27 @@ STYLES = {"baseline": ("black", "-"), "rival": ("grey", "--"), "control": ("tab:
 COLOURS = [f"tab:{name}" for name in ("blue", "orange", "green", "red", "purple", "cyan", "olive", "pink")]
 
 
-def write_page(study: Study, done: list[Chosen], found: Findings, budget: str, out: Path) -> Path:
-    """`NAME.md`, `NAME.png` and `NAME.json` in a folder; the first is returned."""
+def write_page(
+    study: Study, done: list[Chosen], found: Findings, budget: str, made_by: str, out: Path
+) -> Path:
+    """`NAME.md`, `NAME.png` and `NAME.json` in a folder; the first is returned. `made_by` is the command."""
     page = out / f"{study.name}.md"
     picture = out / f"{study.name}.png"
-    page.write_text(page_text(study, done, found, budget, picture.name), encoding="utf-8")
+    page.write_text(page_text(study, done, found, budget, made_by, picture.name), encoding="utf-8")
     (out / f"{study.name}.json").write_text(json.dumps(as_numbers(found), indent=1), encoding="utf-8")
     draw(study, found).savefig(picture, dpi=110)
     return page
 
 
-def page_text(study: Study, done: list[Chosen], found: Findings, budget: str, picture: str) -> str:
+def page_text(
+    study: Study, done: list[Chosen], found: Findings, budget: str, made_by: str, picture: str
+) -> str:
     tasks = list(dict.fromkeys(figures.job.task for figures in found.arms))
     parts = [
         f"# Study: {study.name}",
         study.question,
-        f"Made by `coplay reproduce {study.name} --budget {budget}`. Intervals are 95% bootstrap intervals "
-        "of interquartile means over seeds. Return is that of play while learning.",
+        f"Made by `{made_by}`. Intervals are 95% bootstrap intervals of interquartile means over seeds. "
+        "Return is that of play while learning.",
         f"![Return against joint drift, and against steps, by task]({picture})",
         "## What may be claimed",
         *[f"- {sentence(study, found, claim)}" for claim in found.claims],
