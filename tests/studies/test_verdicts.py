@@ -93,6 +93,11 @@ def test_curves_that_coincide_are_never_a_claim(study, told):
     assert "not wired in" in sentence(study, found, claim)
 
 
+def test_a_rival_that_is_the_baseline_to_the_bit_is_said_to_control_nothing(told):
+    found = told({"plain": (0.5, 0.1), "slow": (0.5, 0.1), "wide": (0.6, 0.1), "generated": (1.0, 0.01)})
+    assert [job.arm for job in found.idle] == ["slow"]
+
+
 def test_a_context_that_any_other_game_replaces_is_said_to_do_nothing(study, told):
     found = told({"plain": (0.5, 0.1), "generated": (1.0, 0.01), "mistaken": (1.0, 0.01)})
     assert "Its context is not shown to matter" in sentence(study, found, found.claims[0])

@@ -136,10 +136,17 @@ def _task(study: Study, done: list[Chosen], found: Findings, task: str, budget: 
         f"{arms[0].steps:,} steps, {arms[0].seeds} seeds, {_seconds(done, task) / 60:.0f} minutes of "
         f"training in all; {_sweep(study, task)} Arms are ordered by their return over training.",
         _table(head, rows),
+        *_idle(study, found, task),
         "At equal joint drift, mean return of the first less that of the second:",
         _table(["arm", "against", "up to, nats", "difference", "chance of improvement", "p"], pairs),
         f"One arm by itself: `{command_of(study, task, first.job.arm, first.rate, BUDGETS[budget])}`",
     ]
+
+
+def _idle(study: Study, found: Findings, task: str) -> list[str]:
+    names = [job.arm for job in found.idle if job.task == task]
+    said = f"{', '.join(names)}: the curves of {study.baseline} to the bit, so what is changed never came to"
+    return [f"{said} bear, and nothing was controlled by it."] if names else []
 
 
 def _sweep(study: Study, task: str) -> str:
@@ -204,14 +211,16 @@ def draw(study: Study, found: Findings) -> Figure:
     grid = figure.subplots(len(tasks), 2, squeeze=False)
     colours = _colours(study)
     for (by_drift, by_steps), task in zip(grid, tasks, strict=True):
-        for arm in (a for a in found.arms if a.job.task == task):
+        own = [a for a in found.arms if a.job.task == task]
+        for arm in own:
             colour, line = colours[arm.job.arm]
-            far = float(np.mean(arm.curve.moved[:, -1]))
+            far = float(np.median(arm.curve.moved[:, -1]))
             reached = np.linspace(0.0, far, 120)
             earned = [np.mean(return_at(arm.curve, moved)) for moved in reached]
             by_drift.plot(reached, earned, color=colour, linestyle=line, label=arm.job.arm, linewidth=1.4)
             steps = np.linspace(0, arm.steps, arm.curve.earned.shape[1])
             by_steps.plot(steps, arm.curve.earned.mean(axis=0), color=colour, linestyle=line, linewidth=1.4)
+        by_drift.set_xlim(0.0, 2.0 * np.median([np.median(a.curve.moved[:, -1]) for a in own]))
         by_drift.set_xlabel("joint KL moved through, nats")
         by_steps.set_xlabel("steps")
         by_drift.set_ylabel("mean return per player")

@@ -87,13 +87,20 @@ class Findings(NamedTuple):
     arms: list[ArmFigures]
     comparisons: list[Comparison]
     claims: list[Claim]
+    idle: list[Job]  # rivals whose curves are the baseline's to the bit: what they change never came to bear
 
 
 def findings(study: Study, done: list[Chosen]) -> Findings:
     arms = [figures_of(study, chosen) for chosen in done]
     by_job = {figures.job: figures for figures in arms}
     comparisons = [compared(by_job[a], by_job[b]) for a, b in _pairs(study, list(by_job))]
-    return Findings(arms, comparisons, _claims(study, by_job, comparisons))
+    idle = [job for job in by_job if study.arms[job.arm].role == "rival" and _is_idle(study, by_job, job)]
+    return Findings(arms, comparisons, _claims(study, by_job, comparisons), idle)
+
+
+def _is_idle(study: Study, arms: dict[Job, ArmFigures], job: Job) -> bool:
+    baseline = arms.get(Job(job.task, study.baseline))
+    return baseline is not None and coinciding(arms[job], baseline)
 
 
 def figures_of(study: Study, chosen: Chosen) -> ArmFigures:
@@ -150,8 +157,6 @@ def _pairs(study: Study, jobs: list[Job]) -> list[tuple[Job, Job]]:
 def compared(a: ArmFigures, b: ArmFigures) -> Comparison:
     up_to = drift_curves.common_drift([a.curve, b.curve])
     of_a, of_b = drift_curves.mean_return(a.curve, up_to), drift_curves.mean_return(b.curve, up_to)
-    length = min(a.curve.earned.shape[1], b.curve.earned.shape[1])
-    stretches = [coincide(x, y) for x in a.returns[1] for y in b.returns[1]]
     return Comparison(
         task=a.job.task,
         arm=a.job.arm,
@@ -161,8 +166,15 @@ def compared(a: ArmFigures, b: ArmFigures) -> Comparison:
         interval=bootstrap_difference(of_a, of_b),
         improvement=probability_of_improvement(of_a, of_b).probability,
         p=permutation_test(of_a, of_b),
-        coincide=max(stretches) >= length,
+        coincide=coinciding(a, b),
     )
+
+
+def coinciding(a: ArmFigures, b: ArmFigures) -> bool:
+    """Whether some seed of the one has the very returns of some seed of the other."""
+    returns_a, returns_b = a.returns[1], b.returns[1]
+    longest = max(coincide(x, y) for x in returns_a for y in returns_b)
+    return longest >= min(returns_a.shape[1], returns_b.shape[1])
 
 
 # --- claims --------------------------------------------------------------------------------------
