@@ -7,7 +7,7 @@ from coplay.algorithms.ppo import Plan, mappo, ppo
 from coplay.bench.item import Item, seconds_of
 from coplay.bench.updates import updates_of
 from coplay.players.lineup import Member, seated
-from coplay.training.loop import Stretch
+from coplay.training.job import Stretch
 
 # Experiments, and updates a call: a multiple of ten, since gradients are looked at every tenth update.
 MEASURED = {"ppo_4h1s_4x4": 10, "mappo_simple_spread": 200}

@@ -9,25 +9,21 @@ from coplay.algorithms.hyper_config import HyperMAPPOConfig
 from coplay.bench import sized_game
 from coplay.bench.item import Item, seconds_of
 from coplay.bench.updates import updates_of
-from coplay.training import loop
+from coplay.training import loop, programs
 
 # Experiments of MAPPO whose game, rollout and actor are kept, and updates a call.
-MEASURED = {"mappo_4h1s_4x4": 4, "mappo_simple_spread": 60}
-NARROW = {"encoder_width": 16, "history_width": 16, "trunk": (16,)}
+MEASURED = {"mappo_4h1s_4x4": 2, "mappo_simple_spread": 20}
 ARMS = {
     "identity": {"context": "identity"},
     "local_history": {"context": "local_history"},
     "joint": {"context": "joint"},
-    "narrow_local_history": {"context": "local_history"} | NARROW,
-    "narrow_joint": {"context": "joint"} | NARROW,
 }
 HEADLINE = ("identity", "mappo_4h1s_4x4")  # the default context; those that change in time cost far more
-REPEATS = 4
+REPEATS = 3
 
 
 def hyper_speed() -> Item:
-    """Steps a second with a generated last layer, by context and game, relative to MAPPO in the same turn;
-    `narrow`: a generator of 16 units in every layer."""
+    """Steps a second with a generated last layer, by context and game, relative to MAPPO in the same turn."""
     found = {name: _beside_mappo(name, updates) for name, updates in MEASURED.items()}
     arm, name = HEADLINE
     rate = found[name][arm]
@@ -77,7 +73,7 @@ def hyper_memory() -> Item:
     job = experiments.job(experiments.build(whole_actors()))
     stretch = job.stretches[0]
     state = loop.seat(job, stretch, None, 0)
-    compiled = loop.chunk_program(job, stretch, state).compiled_for(state, jnp.int32(1))
+    compiled = programs.chunk_program(job, stretch, state).compiled_for(state, jnp.int32(1))
     planned = compiled.memory_analysis()
     parts = {
         "arguments": planned.argument_size_in_bytes,

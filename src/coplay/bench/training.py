@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from coplay import experiment as experiments
 from coplay.bench.item import Item, seconds_of
 from coplay.bench.machine import best_rate, products
-from coplay.training import loop
+from coplay.training import loop, programs
 
 UPDATES, REPEATS = 6, 12
 
@@ -17,7 +17,7 @@ def training(name: str = "ppo_4h1s_4x4") -> Item:
     work = experiments.job(built)._replace(tensorboard=False)
     stretch = work.stretches[0]
     state = loop.seat(work, stretch, None, 0)
-    chunk = loop.chunk_program(work, stretch, state)
+    chunk = programs.chunk_program(work, stretch, state)
     held = [state]
 
     def updates():

@@ -6,22 +6,23 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from coplay import experiment as experiments
-from coplay.training import loop
+from coplay.training import loop, programs
+from coplay.training.job import Job, Stretch
 
 
 class Updates(NamedTuple):
     run: Callable[[], Any]  # so many updates, each time on from where the last ended
     steps: int  # joint steps of a call
-    job: loop.Job
-    program: loop.Program
+    job: Job
+    program: programs.Program
 
 
-def updates_of(built: experiments.Built, count: int, stretch: loop.Stretch | None = None) -> Updates:
+def updates_of(built: experiments.Built, count: int, stretch: Stretch | None = None) -> Updates:
     """`count` updates a call, of one seed; by another line-up than the experiment's, if one is given."""
     job = experiments.job(built)._replace(tensorboard=False, evaluate=None)
     stretch = stretch or job.stretches[0]
     state = loop.seat(job, stretch, None, 0)
-    program = loop.chunk_program(job, stretch, state)
+    program = programs.chunk_program(job, stretch, state)
     held = [state]
 
     def run():
