@@ -11,7 +11,7 @@ from coplay.evaluation.drift_curves import (
     mean_return,
     return_at,
 )
-from coplay.training.loop import metric_rows
+from coplay.training.records import metric_rows
 from coplay.training.run_folder import RunFolder
 from tests.small import small_job
 
@@ -36,6 +36,11 @@ def test_the_area_is_a_mean_over_drift():
 
 def test_what_all_have_moved_is_what_the_stillest_has():
     assert common_drift([TWO, DriftCurve(TWO.moved / 2, TWO.earned)]) == 1.5
+
+
+def test_one_seed_that_runs_away_does_not_stretch_what_all_have_moved():
+    runaway = DriftCurve(np.array([[0.0, 1.0], [0.0, 2.0], [0.0, 900.0]]), np.zeros((3, 2)))
+    assert common_drift([runaway]) == 2.0
 
 
 def test_a_run_is_read_with_drift_added_up_and_return_smoothed(tmp_path):

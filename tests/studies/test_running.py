@@ -5,6 +5,7 @@ import pytest
 from coplay import runs
 from coplay.errors import BadInput
 from coplay.studies import BUDGETS, findings, jobs_of, run_study, write_page
+from coplay.studies.page import at_the_edge
 from coplay.studies.running import Job
 from coplay.training.run_folder import RunFolder
 
@@ -89,6 +90,22 @@ def test_the_page_names_every_arm_and_what_may_not_be_said(study, done):
     assert all(arm in text for arm in ("plain", "slow", "generated"))
     assert "What may not be said" in text
     assert "Made by `coplay reproduce small`" in text
+    assert "rate tried is the best for" in text  # of two rates, each is an edge
     assert "decentralised + memory" in text
     assert page.with_suffix(".png").read_bytes()[:4] == b"\x89PNG"
     assert '"claims"' in page.with_suffix(".json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("best", "said"),
+    [
+        (1e-3, "smallest rate tried is the best for a,"),
+        (2e-3, ""),
+        (4e-3, "largest rate tried is the best for a,"),
+    ],
+)
+def test_a_best_rate_at_the_edge_of_the_sweep_is_told(best, said, done):
+    like = done[1][0]
+    chosen = like._replace(job=Job("t", "a"), rate=best, tried=dict.fromkeys((1e-3, 2e-3, 4e-3), 0.0))
+    assert said in " ".join(at_the_edge([chosen], "t"))
+    assert bool(at_the_edge([chosen], "t")) == bool(said)

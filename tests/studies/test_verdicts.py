@@ -6,7 +6,7 @@ import pytest
 from coplay.studies import BUDGETS, Chosen, Job, findings
 from coplay.studies.arms import experiment_of
 from coplay.studies.page import sentence
-from coplay.training.loop import joined, metric_rows
+from coplay.training.records import joined, metric_rows
 from coplay.training.run_folder import RunFolder
 from tests.small import small_job
 

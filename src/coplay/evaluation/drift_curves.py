@@ -50,8 +50,9 @@ def drift_to(of: DriftCurve, earned: float) -> Float[np.ndarray, " seed"]:
 
 
 def common_drift(curves: list[DriftCurve]) -> float:
-    """How far the one that moved least, in the mean over its seeds, has moved in all."""
-    return float(min(np.mean(of.moved[:, -1]) for of in curves))
+    """How far the one that moved least has moved in all, by the median of its seeds: one seed that ran away
+    would stretch the range to where the others have long stood still."""
+    return float(min(np.median(of.moved[:, -1]) for of in curves))
 
 
 def _smoothed(values: Float[np.ndarray, "seed round"], over: int) -> Float[np.ndarray, "seed round"]:

@@ -136,11 +136,26 @@ def _task(study: Study, done: list[Chosen], found: Findings, task: str, budget: 
         f"{arms[0].steps:,} steps, {arms[0].seeds} seeds, {_seconds(done, task) / 60:.0f} minutes of "
         f"training in all; {_sweep(study, task)} Arms are ordered by their return over training.",
         _table(head, rows),
+        *at_the_edge(done, task),
         *_idle(study, found, task),
         "At equal joint drift, mean return of the first less that of the second:",
         _table(["arm", "against", "up to, nats", "difference", "chance of improvement", "p"], pairs),
         f"One arm by itself: `{command_of(study, task, first.job.arm, first.rate, BUDGETS[budget])}`",
     ]
+
+
+def at_the_edge(done: list[Chosen], task: str) -> list[str]:
+    """Arms whose best rate is the first or the last of those tried: a better one may lie beyond."""
+    swept = [chosen for chosen in done if chosen.job.task == task and len(chosen.tried) > 1]
+    edges = {"largest": max, "smallest": min}
+    named = {
+        edge: [chosen.job.arm for chosen in swept if chosen.rate == pick(chosen.tried)]
+        for edge, pick in edges.items()
+    }
+    said = [
+        f"the {edge} rate tried is the best for {', '.join(arms)}" for edge, arms in named.items() if arms
+    ]
+    return [f"Weak: {'; '.join(said)}, so that a better one may lie beyond."] if said else []
 
 
 def _idle(study: Study, found: Findings, task: str) -> list[str]:
