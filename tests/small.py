@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from coplay.experiment import Experiment, build, job, read_experiment, with_overrides
-from coplay.training.loop import metric_rows
+from coplay.training.records import metric_rows
 from coplay.training.run_folder import RunFolder
 
 SMALL = {

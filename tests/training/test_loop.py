@@ -13,7 +13,7 @@ from coplay import runs
 from coplay.errors import BadInput
 from coplay.experiment.building import _stretch_of
 from coplay.runs import Watcher
-from coplay.training import checkpoint, loop
+from coplay.training import checkpoint, loop, programs
 from tests.small import same_bits, small, small_job
 
 
@@ -72,7 +72,7 @@ def test_nothing_is_compiled_after_the_first_chunk(whole):
 
 
 def test_another_shape_is_compiled_again_and_counted():
-    program = loop.Program(jax.jit(lambda x: x + 1.0))
+    program = programs.Program(jax.jit(lambda x: x + 1.0))
     for expected, numbers in enumerate([jnp.zeros(2), jnp.zeros(3)]):
         np.testing.assert_array_equal(program.run(numbers), numbers + 1.0)
         np.testing.assert_array_equal(program.run(numbers + 1.0), numbers + 2.0)
@@ -83,8 +83,8 @@ def test_another_shape_is_compiled_again_and_counted():
 def test_a_program_needs_arguments_results_and_what_lies_between_what_it_takes_over_once(devices):
     work = small_job(devices=devices)
     state = loop.seat(work, work.stretches[0], None, 0)
-    program = loop.chunk_program(work, work.stretches[0], state).compiled_for(state, jnp.int32(0))
-    told, found = program.memory_analysis(), loop.account_of(program, 1.0, devices)
+    program = programs.chunk_program(work, work.stretches[0], state).compiled_for(state, jnp.int32(0))
+    told, found = program.memory_analysis(), programs.account_of(program, 1.0, devices)
     leaves = jax.tree.leaves((dataclasses.replace(state, key=()), jax.random.key_data(state.key)))
     held = sum(shard.data.nbytes for leaf in leaves for shard in leaf.addressable_shards)
     assert found.held == held + 4 * devices, "the state and the number of updates, on every device"
@@ -98,8 +98,8 @@ def test_a_program_needs_arguments_results_and_what_lies_between_what_it_takes_o
 def test_the_need_that_is_told_is_the_programs_own(whole):
     work = small_job()
     state = loop.seat(work, work.stretches[0], None, 0)
-    program = loop.chunk_program(work, work.stretches[0], state).compiled_for(state, jnp.int32(0))
-    assert whole.finished.program_bytes == loop.account_of(program, 0.0, 1).need
+    program = programs.chunk_program(work, work.stretches[0], state).compiled_for(state, jnp.int32(0))
+    assert whole.finished.program_bytes == programs.account_of(program, 0.0, 1).need
 
 
 def test_a_program_that_is_too_large_at_a_switch_loses_nothing(tmp_path, monkeypatch):
@@ -181,7 +181,7 @@ def test_two_devices_learn_from_both_halves_and_end_with_the_same_weights():
     assert len(jax.devices()) >= 2, "conftest.py asks for two"
     work = small_job(devices=2)
     state = loop.seat(work, work.stretches[0], None, 0)
-    state, metrics = loop.chunk_program(work, work.stretches[0], state).run(state, jax.numpy.int32(1))
+    state, metrics = programs.chunk_program(work, work.stretches[0], state).run(state, jax.numpy.int32(1))
     for leaf in jax.tree.leaves(state.params):
         first, second = (np.asarray(shard.data) for shard in leaf.addressable_shards)
         np.testing.assert_array_equal(first, second)

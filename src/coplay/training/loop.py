@@ -1,81 +1,33 @@
 """The one training loop: compiled chunks of updates, and between them metrics, evaluation, checkpoints.
 
-A chunk is one program for all seeds; how many updates it makes is an argument, so that a last, shorter
-chunk or a stop in between is the same program and the same bits. Environments are split over devices.
+The programs themselves are in `programs.py`, what a run is told in `job.py`, tables in `records.py`.
 """
 
 import contextlib
 import dataclasses
-import functools
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple, final
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from coplay.errors import BadInput
 from coplay.training import checkpoint
-from coplay.training.devices import AXIS, own_part
-from coplay.training.rollout import collect, describe, start_playing
+from coplay.training.job import Job, Stretch, stretch_at
+from coplay.training.programs import (
+    Compiled,
+    Program,
+    account_of,
+    chunk_program,
+    evaluation_program,
+    placed,
+)
+from coplay.training.records import joined, metric_rows, score_rows
+from coplay.training.rollout import start_playing
 from coplay.training.run_folder import RunFolder
-from coplay.types import Algorithm, Environment, Key, Metrics, PyTree, TrainState, begun, stream
-
-STEPS_PER_CHUNK = 120_000  # joint steps over all seeds: about two seconds
-
-
-class Stretch(NamedTuple):
-    """One line-up, from one update to another."""
-
-    first_update: int
-    last_update: int
-    lineup: tuple[str, ...]
-    algorithm: Algorithm
-
-
-def stretch_at(stretches: list[Stretch], updates: int) -> Stretch:
-    """The line-up that made the last of so many updates: the one whose games a checkpoint holds."""
-    return next((s for s in stretches if s.first_update < updates <= s.last_update), stretches[0])
-
-
-class Job(NamedTuple):
-    """What the loop needs to know of a run."""
-
-    env: Environment
-    stretches: list[Stretch]
-    num_envs: int
-    num_steps: int
-    sequence_length: int
-    seed: int
-    seeds: int
-    devices: int
-    evaluate: Callable[[Algorithm], Callable[[Any, Key], Metrics]] | None  # -> a function of params and key
-    evaluate_every: int
-    save_every: int
-    keep: int
-    tensorboard: bool
-
-    @property
-    def steps_per_update(self) -> int:
-        return self.num_envs * self.num_steps
-
-    @property
-    def num_updates(self) -> int:
-        return self.stretches[-1].last_update
-
-    @property
-    def chunk_updates(self) -> int:
-        return max(1, STEPS_PER_CHUNK // (self.steps_per_update * self.seeds))
-
-
-class Compiled(NamedTuple):
-    """What a watcher is told of a line-up's program before it runs."""
-
-    seconds: float  # that compiling took
-    need: int | None  # bytes it takes while it runs; None where the compiler does not say
-    held: int  # of these, what its arguments hold already
+from coplay.types import Key, Metrics, TrainState, begun, stream
 
 
 class Progress(NamedTuple):
@@ -96,21 +48,6 @@ class Finished(NamedTuple):
     compile_seconds: float
     recompiles: int  # programs compiled after the first chunk of their stretch
     program_bytes: int | None  # that the largest of its programs needs; None where the compiler does not say
-
-
-def train_step(
-    env: Environment, algorithm: Algorithm, num_steps: int, sequence_length: int, state: TrainState
-) -> tuple[TrainState, Metrics]:
-    """Collect with the current policy, then learn from what was collected."""
-    key, collect_key, update_key = jax.random.split(state.key, 3)
-    actor, trajectory, tally = collect(
-        env, algorithm, state.params, state.actor, own_part(collect_key), num_steps, sequence_length
-    )
-    params, learner, metrics = algorithm.learn.update(
-        state.params, state.learner, trajectory, own_part(update_key)
-    )
-    state = TrainState(params=params, learner=learner, actor=actor, key=key, updates=state.updates + 1)
-    return state, metrics | describe(tally, env.action_names)
 
 
 # --- between chunks ------------------------------------------------------------------------------
@@ -174,7 +111,7 @@ class Session:
         self.recompiles += chunk.recompiles
         return state, updates
 
-    def compile(self, chunk: "Program", state: TrainState, before: TrainState | None, updates: int) -> None:
+    def compile(self, chunk: Program, state: TrainState, before: TrainState | None, updates: int) -> None:
         """The program that is about to run; if it is refused, what was learned before it is kept."""
         with self.clock("compile"):
             program = chunk.compiled_for(state, jnp.int32(0))
@@ -272,141 +209,7 @@ def seat(job: Job, stretch: Stretch, state: TrainState | None, updates: int) -> 
         keys = [stream(jax.random.key(job.seed + i), f"games {updates}") for i in range(job.seeds)]
         actors = [_new_games(job, stretch, key) for key in keys]
         state = dataclasses.replace(state, actor=jax.tree.map(lambda *x: jnp.stack(x), *actors))
-    mesh = _mesh(job)
-    return jax.tree.map(lambda x, spec: jax.device_put(x, NamedSharding(mesh, spec)), state, _layout(state))
-
-
-# --- programs ------------------------------------------------------------------------------------
-
-
-@final
-class Program:
-    """A function, compiled ahead for what it is called with; other shapes or types compile it again, and that
-    is counted."""
-
-    def __init__(self, function: Any):
-        self.function = function
-        self.programs: dict[Any, Callable] = {}
-
-    def run(self, *arguments: PyTree) -> Any:
-        return self.compiled_for(*arguments)(*arguments)
-
-    def compiled_for(self, *arguments: PyTree) -> Any:
-        leaves, structure = jax.tree.flatten(arguments)
-        kind = structure, tuple((x.shape, x.dtype, getattr(x, "weak_type", False)) for x in leaves)
-        if kind not in self.programs:
-            self.programs[kind] = self.function.lower(*arguments).compile()
-        return self.programs[kind]
-
-    @property
-    def recompiles(self) -> int:
-        return max(0, len(self.programs) - 1)
-
-
-def account_of(program: Any, seconds: float, devices: int) -> Compiled:
-    """What a compiled program says of itself: it needs its arguments, its results and what lies between, on
-    all devices. A result that takes an argument's place counts once."""
-    told = program.memory_analysis()
-    if told is None:
-        return Compiled(seconds, need=None, held=0)
-    both_ends = told.argument_size_in_bytes + told.output_size_in_bytes - told.alias_size_in_bytes
-    need = devices * (both_ends + told.temp_size_in_bytes)
-    return Compiled(seconds, need, held=devices * told.argument_size_in_bytes)
-
-
-def chunk_program(job: Job, stretch: Stretch, state: TrainState) -> Program:
-    """A program (state, number of updates) -> state, metrics [seed, update, ...]."""
-    # As a function of its own, so that asking for its shapes and running it trace it once.
-    step = jax.jit(
-        functools.partial(train_step, job.env, stretch.algorithm, job.num_steps, job.sequence_length),
-        inline=True,
-    )
-
-    def one_seed(state: TrainState, count: jax.Array):
-        shapes = jax.eval_shape(step, state)[1]
-        empty = jax.tree.map(lambda s: jnp.zeros((job.chunk_updates, *s.shape), s.dtype), shapes)
-
-        def one_update(index, carry):
-            state, metrics = carry
-            state, new = step(state)
-            return state, jax.tree.map(lambda all_, one: all_.at[index].set(one), metrics, new)
-
-        return jax.lax.fori_loop(0, count, one_update, (state, empty))
-
-    def all_seeds(state: TrainState, count: jax.Array):
-        # One seed after the other inside the program: as fast as side by side on a CPU, and only one
-        # seed's round of play is in memory at a time (docs/decisions/0002).
-        return jax.lax.map(lambda one: one_seed(one, count), state)
-
-    layout = _layout(state)
-    sharded = jax.shard_map(
-        all_seeds,
-        mesh=_mesh(job),
-        in_specs=(layout, PartitionSpec()),
-        out_specs=(layout, PartitionSpec()),
-        check_vma=False,
-    )
-    # Placements are said on both sides: what comes out must go back in without compiling again.
-    placed = jax.tree.map(lambda spec: NamedSharding(_mesh(job), spec), layout)
-    return Program(
-        jax.jit(sharded, donate_argnums=0, in_shardings=(placed, None), out_shardings=(placed, None))
-    )
-
-
-def evaluation_program(job: Job, stretch: Stretch):
-    """A compiled function (params, keys) -> scores [seed, ...], or None where evaluation is off."""
-    if job.evaluate is None:
-        return None
-    return jax.jit(jax.vmap(job.evaluate(stretch.algorithm)))
-
-
-def _mesh(job: Job) -> Mesh:
-    devices = jax.devices()[: job.devices]
-    return Mesh(np.array(devices), (AXIS,), axis_types=(AxisType.Auto,))
-
-
-def _layout(state: TrainState) -> TrainState:
-    """Environments are split over devices, behind the seed axis; all else is the same everywhere."""
-
-    def place(path, leaf) -> PartitionSpec:
-        names = {getattr(key, "name", None) for key in path}
-        return PartitionSpec(None, AXIS) if names & {"actor", "per_env"} else PartitionSpec()
-
-    return jax.tree_util.tree_map_with_path(place, state)
-
-
-# --- records -------------------------------------------------------------------------------------
-
-
-def metric_rows(job: Job, metrics: dict[str, np.ndarray], updates: int, count: int) -> dict[str, np.ndarray]:
-    """Tidy columns; the step of a row is that of the weights that earned it."""
-    steps = (updates + np.arange(count)) * job.steps_per_update
-    return joined(*[_columns(job, name, value[:, :count], steps) for name, value in metrics.items()])
-
-
-def score_rows(job: Job, scores: dict[str, np.ndarray], updates: int) -> dict[str, np.ndarray]:
-    steps = np.array([updates * job.steps_per_update])
-    return joined(*[_columns(job, name, value[:, None], steps) for name, value in scores.items()])
-
-
-def _columns(job: Job, name: str, value: np.ndarray, steps: np.ndarray) -> dict[str, np.ndarray]:
-    """[seed, update] or [seed, update, agent] as rows; seat -1 stands for the whole table."""
-    per_agent = value if value.ndim == 3 else value[..., None]
-    seats = np.arange(value.shape[2]) if value.ndim == 3 else np.array([-1])
-    seed, step, seat = np.meshgrid(job.seed + np.arange(job.seeds), steps, seats, indexing="ij")
-    keep = np.isfinite(per_agent).ravel()
-    return {
-        "step": step.ravel()[keep],
-        "seed": seed.ravel()[keep],
-        "seat": seat.ravel()[keep],
-        "metric": np.full(int(keep.sum()), name),
-        "value": per_agent.astype(np.float64).ravel()[keep],
-    }
-
-
-def joined(*tables: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    filled = [table for table in tables if table]
-    return {name: np.concatenate([table[name] for table in filled]) for name in (filled[0] if filled else ())}
+    return placed(job, state)
 
 
 def save(job: Job, folder: RunFolder, state: TrainState, updates: int, score: float | None = None) -> None:
