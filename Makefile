@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export COPLAY_CACHE ?= $(CURDIR)/.cache
 
-.PHONY: quickstart test lint fast docs clean
+.PHONY: quickstart test lint fast docs mutants clean
 
 quickstart: $(VENV)/installed
 	@echo "training four independent PPO learners on the 4x4 stag hunt (ceiling 3.00, four scripts 2.83)"
@@ -21,15 +21,21 @@ COMPILE_FAST := --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup
 
 test: fast
-	$(PYTEST) -m optimised
+	$(PYTEST) -m "optimised and not mutants"
 
 fast: $(VENV)/installed-dev
-	XLA_FLAGS="$(COMPILE_FAST)" $(PYTEST) -m "not optimised"
+	XLA_FLAGS="$(COMPILE_FAST)" $(PYTEST) -m "not optimised and not mutants"
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
+
+# Every planted defect by a whole audit that knows nothing of it, then clean audits; stopped, it goes on where it was.
+mutants: $(VENV)/installed-dev
+	$(BIN)/python -m tests.audit.suite --part 0/2 & $(BIN)/python -m tests.audit.suite --part 1/2; wait
+	$(BIN)/python -m tests.audit.suite --clean --part 0/2 & $(BIN)/python -m tests.audit.suite --clean --part 1/2; wait
+	$(BIN)/python -m tests.audit.suite --table
 
 docs: $(VENV)/installed-dev
 	$(BIN)/python -m coplay.cli.settings_page > docs/settings.md

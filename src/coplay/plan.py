@@ -16,7 +16,7 @@ from coplay.algorithms.hyper_pretrained import STEPS
 from coplay.algorithms.ppo import loss_terms
 from coplay.errors import BadInput
 from coplay.experiment import Built, Experiment, algorithms_in_play, job, resolved_devices
-from coplay.training.loop import Stretch
+from coplay.training.job import Stretch
 from coplay.training.rollout import collect, start_playing
 from coplay.types import begun
 

@@ -23,7 +23,9 @@ from coplay.reports.episodes import Episode, save_episode
 from coplay.reports.report import write_report
 from coplay.training import checkpoint, loop
 from coplay.training.devices import prepare
-from coplay.training.loop import Compiled, Finished, Job, Progress
+from coplay.training.job import Job, stretch_at
+from coplay.training.loop import Finished, Progress
+from coplay.training.programs import Compiled
 from coplay.training.run_folder import RunFolder, collect_versions, default_name
 from coplay.types import Picture, pytree, stream
 
@@ -179,7 +181,7 @@ def _restore(folder: RunFolder, work: Job) -> tuple[Any, int]:
     updates = checkpoint.newest_meta(folder.checkpoints)["updates"]
     if updates >= work.num_updates:
         raise BadInput(f"{folder.path} has finished; name a later end with --steps to go on")
-    like = loop.start(work, loop.stretch_at(work.stretches, updates), begins=False)
+    like = loop.start(work, stretch_at(work.stretches, updates), begins=False)
     state, meta = checkpoint.load(folder.checkpoints, like)
     return state, meta["updates"]
 

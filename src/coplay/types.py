@@ -177,6 +177,9 @@ class Environment:
     random_return: float | None = None  # mean return per player of uniform legal play
     can_truncate: bool = False
     symmetry: str = "every renaming of the players"
+    alike: tuple[int, ...] = ()  # a number for each seat; seats of one number are alike; (): all are
+    starts: int | None = None  # how many different starts there are, where they are few
+    pays: tuple[tuple[str, float], ...] = ()  # an outcome and what it pays in all; (): nothing has a price
     package: str = ""  # whose game it is, by the package's name; "" for ours
     entities: Entities | None = None  # None for games that are no board of things
 
@@ -202,6 +205,12 @@ DECENTRALISED = "decentralised"  # its own observation, and who it is
 WITH_MEMORY = "decentralised + memory"  # and what it has seen of this game
 COMMUNICATES = "communicates"  # and what its fellows see
 SEES_ALL = "sees the game"  # everyone's rows, or the game's own state
+NEEDS = (DECENTRALISED, WITH_MEMORY, COMMUNICATES, SEES_ALL)  # from little to much
+
+# Where weights may be felt.
+ACT = "act"  # in what is done while learning
+PLAY = "play"  # in what is done, or told, when it counts
+LEARN = "learn"  # in what other weights learn
 
 
 class Algorithm(NamedTuple):
@@ -219,6 +228,7 @@ class Algorithm(NamedTuple):
     )
     reads_states: bool = False  # its learning asks for the game's own states with every step
     needs: str = DECENTRALISED  # at hand when it plays
+    reaches: tuple[tuple[str, str], ...] = ()  # some of its weights, by name, and where they must be felt
 
 
 def as_played(algorithm: Algorithm) -> Algorithm:

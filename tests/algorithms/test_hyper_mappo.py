@@ -239,7 +239,7 @@ SWITCHES = {
     "identity": ["embedding", "one_hot", "none"],
     "generate": ["full", "last_layer", "low_rank", "scales"],
     "increments": ["per_agent", "shared"],
-    "regenerate_every": ["1", "5", "0"],
+    "regenerate_every": ["1", "2", "0"],
     "accumulate": ["0", "0.5"],
     "delta_scale": ["1.0", "0.1"],
     "smooth": ["policy", "weight"],

@@ -13,7 +13,7 @@ from coplay.cli.main import main
 from coplay.errors import BadInput
 from coplay.experiment import as_toml, build, job, with_overrides
 from coplay.plan import plan
-from coplay.training import checkpoint, loop
+from coplay.training import checkpoint, loop, programs
 from coplay.training.run_folder import RunFolder
 from coplay.types import begun
 from tests.small import same_bits, small
@@ -116,7 +116,7 @@ def test_the_steps_of_all_runs_before_are_counted(run, tmp_path, capsys):
 def test_steps_begun_with_are_in_the_figures(run):
     work = job(build(tasks(pretrain=run)))
     state = loop.seat(work, work.stretches[0], None, 0)
-    program = loop.chunk_program(work, work.stretches[0], state)
+    program = programs.chunk_program(work, work.stretches[0], state)
     figures = program.run(state, jnp.int32(1))[1]
     assert_array_equal(np.asarray(figures["count/steps/pretrain"])[0, 0], [5000.0] * 4)
 

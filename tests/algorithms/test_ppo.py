@@ -16,7 +16,7 @@ from coplay.algorithms.targets import advantages, standardiser, usual_lesson
 from coplay.algorithms.views import joint_view, own_view, with_identity
 from coplay.envs import make_game
 from coplay.experiment import with_overrides
-from coplay.training import loop
+from coplay.training import loop, programs
 from coplay.training.rollout import collect, start_playing
 from coplay.types import Decision, TimeStep, Transition
 from tests.small import same_bits, small, small_job
@@ -114,7 +114,7 @@ def test_a_game_that_can_be_cut_is_learned_with_and_without_memory(network):
     work = small_job("matrix_prisoners_dilemma", **changes)
     assert work.env.can_truncate
     state = loop.seat(work, work.stretches[0], None, 0)
-    _, metrics = loop.chunk_program(work, work.stretches[0], state).run(state, jnp.int32(1))
+    _, metrics = programs.chunk_program(work, work.stretches[0], state).run(state, jnp.int32(1))
     assert np.isfinite(np.asarray(metrics["value/loss"])[0, 0]).all()
 
 
@@ -141,7 +141,7 @@ def test_a_critic_means_the_same_to_a_learner_that_starts_afresh():
     work = small_job()
     stretch = work.stretches[0]
     state = loop.seat(work, stretch, None, 0)
-    state, _ = loop.chunk_program(work, stretch, state).run(state, jnp.int32(3))
+    state, _ = programs.chunk_program(work, stretch, state).run(state, jnp.int32(3))
     params, learner = jax.tree.map(lambda x: x[0], (state.params, state.learner))
     algorithm, key = stretch.algorithm, jax.random.key(1)
     actor = start_playing(work.env, algorithm, key, work.num_envs)
@@ -184,7 +184,9 @@ def test_learning_rates_are_data_so_that_runs_which_differ_in_them_share_a_progr
         work = small_job(learning_rate=rate)
         algorithm = work.stretches[0].algorithm
         state = loop.start(work, work.stretches[0])
-        step = functools.partial(loop.train_step, work.env, algorithm, work.num_steps, work.sequence_length)
+        step = functools.partial(
+            programs.train_step, work.env, algorithm, work.num_steps, work.sequence_length
+        )
         return str(jax.make_jaxpr(step)(jax.tree.map(lambda x: x[0], state)))
 
     assert program(1e-3) == program(3e-3)
@@ -206,5 +208,5 @@ def test_a_clip_that_is_divided_is_learned_with():
 def after_one_update(changes):
     work = small_job(**changes)
     state = loop.seat(work, work.stretches[0], None, 0)
-    program = loop.chunk_program(work, work.stretches[0], state)
+    program = programs.chunk_program(work, work.stretches[0], state)
     return jax.device_get(program.run(state, jnp.int32(1))[0].params)

@@ -15,7 +15,7 @@ from coplay.cli.main import main
 from coplay.cli.train import LiveLine
 from coplay.evaluation import anchors
 from coplay.offline import dataset
-from coplay.training.loop import Compiled
+from coplay.training.programs import Compiled
 from tests.small import small
 
 

@@ -10,7 +10,7 @@ import pytest
 from coplay.algorithms import ALGORITHMS, DESCRIPTIONS
 from coplay.algorithms.sharing import PARAMETERS
 from coplay.diagnostics.metrics import METRICS
-from coplay.training import loop
+from coplay.training import loop, programs
 from tests.small import same_bits, small_job
 
 
@@ -20,7 +20,7 @@ def chunks(work, updates=2, times=1):
     before, program, after = jax.device_get(state.params), None, []
     for _ in range(times):
         state = loop.seat(work, work.stretches[0], None, 0)
-        program = program or loop.chunk_program(work, work.stretches[0], state)
+        program = program or programs.chunk_program(work, work.stretches[0], state)
         state, metrics = program.run(state, jnp.int32(updates))
         after.append(jax.device_get(state.params))
     return before, after, {name: np.asarray(value)[0, :updates] for name, value in metrics.items()}

@@ -7,7 +7,7 @@ import pytest
 
 from coplay import runs
 from coplay.experiment import build, job, read_experiment
-from coplay.training import loop
+from coplay.training import loop, programs
 
 pytestmark = [pytest.mark.learning, pytest.mark.optimised]
 
@@ -35,7 +35,7 @@ def test_matching_pennies_is_mixed_on_average():
     )
     work, stretch = job(built), built.stretches[0]
     state = loop.seat(work, stretch, None, 0)
-    chunk = loop.chunk_program(work, stretch, state)
+    chunk = programs.chunk_program(work, stretch, state)
     look = jax.jit(jax.vmap(lambda params, actor: stretch.algorithm.act(
         params, actor.memory, actor.timestep, actor.env_state, jax.random.key(0))[1].policy))  # fmt: skip
     plays = []

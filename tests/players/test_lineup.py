@@ -14,7 +14,7 @@ from coplay.envs import make_game
 from coplay.errors import BadInput
 from coplay.experiment import build, job, load_params
 from coplay.players.lineup import Member, seated
-from coplay.training import loop
+from coplay.training import loop, programs
 from coplay.training.rollout import start_playing
 from coplay.training.stages import no_learning
 from coplay.types import Algorithm, Decision, Seated
@@ -100,7 +100,7 @@ def test_a_run_of_another_game_cannot_sit_down(trained):
 def test_two_algorithms_learn_in_one_game():
     work = small_job(lineup=("ppo", "mappo", "ppo", "mappo"))
     state = loop.seat(work, work.stretches[0], None, 0)
-    _, metrics = loop.chunk_program(work, work.stretches[0], state).run(state, jnp.int32(1))
+    _, metrics = programs.chunk_program(work, work.stretches[0], state).run(state, jnp.int32(1))
     assert np.isfinite(np.asarray(metrics["policy/entropy"])[0, 0]).all()
 
 
@@ -120,7 +120,7 @@ def test_a_learner_of_the_game_itself_may_sit_in_shuffled_seats():
     work = job(build(small("hop_plus_4h1s_4x4", seats="shuffled")))
     stretch = work.stretches[0]
     state = jax.tree.map(lambda x: x[0], loop.start(work, stretch))
-    learn = partial(loop.train_step, work.env, stretch.algorithm, work.num_steps, work.sequence_length)
+    learn = partial(programs.train_step, work.env, stretch.algorithm, work.num_steps, work.sequence_length)
     after, metrics = jax.eval_shape(learn, state)
     assert jax.tree.structure(after) == jax.tree.structure(state)
     assert any(name.startswith("world/") for name in metrics)

@@ -7,54 +7,24 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from coplay.audit.renamed import renamed_state
 from coplay.envs.seats import renamed
 from coplay.experiment import build, job
-from coplay.players.lineup import _map_seated
-from coplay.training import loop
+from coplay.training import loop, programs
 from coplay.training.rollout import collect
-from coplay.types import Seated
 from tests.small import same_bits, small, small_job
 
 ORDER = np.array([1, 2, 3, 0])
 
 
 def rename_state(env, state):
-    """The same moment of training with seat i called what was seat ORDER[i]; [seed, ...] leaves."""
-
-    def rows(seated: Seated) -> Seated:
-        common = dict(seated.common)
-        if "last" in common:  # the round that co-players' models learn from, [seed, env, time, agent, ...]
-            common["last"] = jax.tree.map(lambda x: x[:, :, :, ORDER] if x.ndim > 3 else x, common["last"])
-        return Seated(own=jax.tree.map(lambda x: x[:, ORDER], seated.own), common=common)
-
-    actor = state.actor
-    timestep = actor.timestep
-    renamed_step = dataclasses.replace(
-        timestep,
-        **{
-            name: getattr(timestep, name)[:, :, ORDER]
-            for name in ("observation", "legal", "reward", "active", "terminated")
-        },
-    )
-    states = jax.vmap(jax.vmap(lambda s: env.rename(s, jnp.asarray(ORDER))))(actor.env_state)
-    return dataclasses.replace(
-        state,
-        params=_map_seated(rows, state.params),
-        learner=_map_seated(rows, state.learner),
-        actor=dataclasses.replace(
-            actor,
-            env_state=states,
-            timestep=renamed_step,
-            episode_return=actor.episode_return[:, :, ORDER],
-            memory=jax.tree.map(lambda x: x[:, :, ORDER] if x.ndim > 2 else x, actor.memory),
-        ),
-    )
+    return renamed_state(env, state, ORDER)
 
 
 def trained(work, state, updates):
     copied = jax.tree.map(lambda x: x.copy(), state)  # the program takes its argument's memory
     placed = loop.seat(work, work.stretches[0], copied, -1)
-    return loop.chunk_program(work, work.stretches[0], placed).run(placed, jnp.int32(updates))
+    return programs.chunk_program(work, work.stretches[0], placed).run(placed, jnp.int32(updates))
 
 
 def both_ways(updates, name="ppo_4h1s_4x4", **changes):

@@ -21,7 +21,10 @@ from coplay.algorithms.views import View, with_identity
 from coplay.nets import NETWORKS
 from coplay.nets.hyper import CriticHeads, Generator, GeneratorShape, Spoken
 from coplay.types import (
+    ACT,
     DECENTRALISED,
+    LEARN,
+    PLAY,
     WITH_MEMORY,
     Algorithm,
     Decision,
@@ -114,7 +117,16 @@ def as_algorithm(model: ActorCritic, init: Callable, learn: Stage) -> Algorithm:
         watch=lambda params, memory, transition: memory,
         learn=learn,
         needs=WITH_MEMORY if model.has_memory else DECENTRALISED,
+        reaches=reach_of(model),
     )
+
+
+def reach_of(model: ActorCritic) -> tuple[tuple[str, str], ...]:
+    """What makes the policy is felt in what is done, what makes values in what the policy learns."""
+    acting = [
+        (name, where) for name in ("policy", "generator") if name in model.networks for where in (ACT, PLAY)
+    ]
+    return (*acting, *[(name, LEARN) for name in ("critic", CRITIC_HEADS) if name in model.networks])
 
 
 def _view_size(view: View, env: Environment, seats: tuple[int, ...], notes: PyTree) -> int:

@@ -53,24 +53,22 @@ def drift_watch(model: ActorCritic, loss: Callable) -> Watch:
         return each(lambda w: nothing | {"gradient": jnp.zeros_like(drift.flat(w))})(policy_weights(params))
 
     def look(before: Seated, after: Seated, state: PyTree, judged: Judged, seen: Sample):
+        # Cut out before the branches below: what they are given is laid out whole, wanted or not.
         few = seen.glance.first.shape[0]
+        batch, earned = each(lambda b, e: _first(few, (b, e)))(judged.batch, judged.earned)
         figures = play_figures(model, before, after, seen.glance)
         figures["drift/critic_staleness"] = judged.explained - state["explained"]
 
         since = jnp.max(state["rounds"]) % EVERY  # who came later goes by who has been here longest
 
         def now_and_then() -> tuple[Metrics, Array]:
-            found = each(lambda w, b: gradient_figures(loss, w, _first(few, b)))(
-                policy_weights(before), judged.batch
-            )
+            found = each(lambda w, b: gradient_figures(loss, w, b))(policy_weights(before), batch)
             found["drift/diversity"] = diversity(model, after, seen.games, seen.length)
-            explained = each(lambda w, b, earned: _explained(model, w, _first(few, b), earned[:few]))
-            return found, explained(weights_of(after), judged.batch, judged.earned)
+            explained = each(lambda w, b, e: _explained(model, w, b, e))(weights_of(after), batch, earned)
+            return found, explained
 
         def gradient() -> Float[Array, "*group weight"]:
-            return each(lambda w, b: gradient_of(loss, w, _parts(_first(few, b))))(
-                policy_weights(before), judged.batch
-            )
+            return each(lambda w, b: gradient_of(loss, w, _parts(b)))(policy_weights(before), batch)
 
         shapes = jax.eval_shape(now_and_then)
         found, explained = jax.lax.cond(
@@ -91,8 +89,8 @@ not_watched = Watch(
 )
 
 
-def _first(columns: int, batch: Batch) -> Batch:
-    return jax.tree.map(lambda x: x[:columns], batch)
+def _first(columns: int, tree: PyTree) -> PyTree:
+    return jax.tree.map(lambda x: x[:columns], tree)
 
 
 def _explained(model: ActorCritic, weights: PyTree, batch: Batch, earned: Array) -> Float[Array, ""]:

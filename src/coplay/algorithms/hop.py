@@ -54,6 +54,8 @@ from coplay.opponents.minds import Habits, Mind, beliefs, chosen, open_mind, wat
 from coplay.planning.search import SearchConfig
 from coplay.training.stages import in_order, on
 from coplay.types import (
+    ACT,
+    PLAY,
     SEES_ALL,
     Algorithm,
     Decision,
@@ -106,6 +108,11 @@ def hop(env: Environment, seats: tuple[int, ...], config: HOPConfig, run: Plan) 
         play=lambda *arguments: _play(parts, *arguments),
         told=lambda memory, goals: _told(parts, memory, goals),
         needs=SEES_ALL,
+        reaches=(
+            *[(f"policy/{name}", where) for name, where in actor_critic.reach_of(parts.policy)],
+            ("opponents", PLAY),
+            *([("pursuit/q", ACT)] if config.ordered_games > 0 else []),
+        ),
     )
 
 

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Literal
 
 from coplay.algorithms.company_settings import CompanySettings
-from coplay.algorithms.ppo import PPOConfig
+from coplay.algorithms.ppo import PPOConfig, without_effect
 from coplay.algorithms.search_settings import SearchSettings
 from coplay.planning.search import SearchConfig
 
@@ -50,6 +50,19 @@ class HOPConfig(PPOConfig, SearchSettings, CompanySettings):
         for name in ("whim", "searched_games", "errand_prior", "searched_errand_prior"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name}={getattr(self, name)} must lie between 0 and 1")
+
+    @property
+    def idle(self) -> frozenset[str]:
+        searches, learns_by_it = self.acts == "search", self.searched_games > 0
+        return super().idle | without_effect(
+            {
+                "trees simulations choose errand_prior": searches,
+                "exploration open_prior search_depth root q_mode company leaf": searches or learns_by_it,
+                "searched_trees searched_simulations search_weight searched_errand_prior": learns_by_it,
+                "rollout_steps": self.leaf == "rollout",
+                "labels model_rows": self.models == "goals",
+            }
+        )
 
     @property
     def search(self) -> SearchConfig:

@@ -39,7 +39,10 @@ from coplay.opponents.goal_policy import those_after
 from coplay.opponents.prior import board_parts
 from coplay.training.stages import in_order, on
 from coplay.types import (
+    ACT,
     DECENTRALISED,
+    LEARN,
+    PLAY,
     SEES_ALL,
     Algorithm,
     Decision,
@@ -68,7 +71,19 @@ def hop_plus(env: Environment, seats: tuple[int, ...], config: HOPPlusConfig, ru
         begin=lambda params: with_pretrained(parts, params),
         reads_states=config.imagines or parts.world is not None,
         needs=SEES_ALL if config.subgoals != "none" or config.acts != "policy" else DECENTRALISED,
+        reaches=_reaches(parts),
     )
+
+
+def _reaches(parts: Parts) -> tuple[tuple[str, str], ...]:
+    own = [(f"policy/{name}", where) for name, where in actor_critic.reach_of(parts.policy)]
+    if parts.reader is not None:
+        own += [("policy/others", PLAY), *([("policy/others", ACT)] if parts.config.policy_reads else [])]
+    if parts.world is not None and parts.config.imagines:
+        own += [("world/members", LEARN)]
+    if parts.pursuit is not None:
+        own += [("pursuit/q", ACT)]
+    return tuple(own)
 
 
 def _refuse(env: Environment, seats: tuple[int, ...], config: HOPPlusConfig, run: Plan) -> None:

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Literal
 
 from coplay.algorithms.company_settings import CompanySettings
-from coplay.algorithms.ppo import PPOConfig
+from coplay.algorithms.ppo import PPOConfig, without_effect
 from coplay.algorithms.search_settings import SearchSettings
 
 
@@ -108,6 +108,28 @@ class HOPPlusConfig(PPOConfig, SearchSettings, CompanySettings):
             raise ValueError("to imagine takes a world: set world='learned' or 'game', or real_share=1")
         if self.imagines and self.others == "models" and self.subgoals == "none":
             raise ValueError("others='models' takes subgoals='inferred'; or set others='policies'")
+
+    @property
+    def idle(self) -> frozenset[str]:
+        reads, plans, orders = self.subgoals == "inferred", self.acts != "policy", self.ordered_games > 0
+        return super().idle | without_effect(
+            {
+                "policy_reads subgoal_size subgoal_weight ahead pay model_of between goal_gate": reads,
+                "model_hidden model_balanced model_learning_rate model_epochs model_minibatches": reads,
+                "reads": reads and self.policy_reads,
+                "prior_hidden selector horizon hindsight_share": bool(self.prior),
+                "world_hidden world_members world_learning_rate": self.world == "learned",
+                "world_steps world_batch world_memory": self.world == "learned",
+                "imagined_steps imagined_branches imagined_returns critic_data gates doubt": self.imagines,
+                "others": self.imagines or plans,
+                "acts_in": plans,
+                "guesses": self.acts == "one_step",
+                "trees simulations exploration open_prior search_depth root q_mode": self.acts == "search",
+                "choose": plans,
+                "new_company pursuit_discount pursuit_temperature pursuit_learning_rate": orders,
+                "pursuit_epochs pursuit_minibatches": orders,
+            }
+        )
 
     @property
     def imagines(self) -> bool:

@@ -15,6 +15,7 @@ from coplay.algorithms.readers import Read, Reading, foretold, read_on, read_rou
 from coplay.algorithms.targets import in_the_game, standardiser
 from coplay.diagnostics import gates
 from coplay.nets import world as worlds
+from coplay.taps import tap
 from coplay.training.devices import masked_mean, total
 from coplay.types import Key, Metrics, PyTree, TimeStep, Trajectory
 
@@ -73,6 +74,7 @@ def beside_play(
     hidden = hidden_of(parts, params, trajectory, run.sequence_length)
     most = jnp.where(rung >= gates.SEVERAL, config.imagined_steps, 1)
     imagined = imagine(imagination_of(parts), params, trajectory, hidden, most, key)
+    tap("imagined", lambda: imagined)
     played = in_the_game(trajectory.steps, parts.seats)
     if parts.company is not None:  # who follows orders does not imagine what it would do if it were free
         played = is_free(trajectory.steps, parts.seats)

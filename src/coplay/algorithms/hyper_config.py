@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Literal
 
-from coplay.algorithms.ppo import MAPPOConfig
+from coplay.algorithms.ppo import MAPPOConfig, without_effect
 from coplay.nets.window import HEADS
 
 MOST_LAG = 4  # updates for which a copy may play
@@ -145,6 +145,29 @@ class HyperMAPPOConfig(MAPPOConfig):
             raise ValueError(f"{what} compares players' own policies: set increments='per_agent'")
         if self.accumulate:
             raise ValueError(f"{what} compares increments that do not add up: set accumulate=0")
+
+    @property
+    def idle(self) -> frozenset[str]:
+        generates, in_time = self.context != "none", self.context in IN_TIME
+        fuses = in_time and self.history_fusion != "off"
+        return super().idle | without_effect(
+            {
+                "identity trunk generate delta_scale generator_rate target explore": generates,
+                "generated_critic align_weight": generates,
+                "context_from encoder_width history history_reads regenerate_every increments": in_time,
+                "accumulate history_fusion smooth smooth_weight": in_time,
+                "attention_heads": self.context == "joint",
+                "history_width": in_time and self.history != "none",
+                "history_window": in_time and self.history == "transformer",
+                "fusion_window fusion_temperature": fuses,
+                "embedding": generates and self.identity == "embedding",
+                "rank": generates and self.made == "low_rank",
+                "target_every": generates and self.target != "none",
+                "align_adaptive": generates and self.align_weight > 0,
+                "align_target": generates and self.align_weight > 0 and self.align_adaptive,
+                "pretrain_seed": self.pretrain is not None,
+            }
+        )
 
     @property
     def made(self) -> str:

@@ -20,6 +20,7 @@ from coplay.algorithms.sharing import Sharing
 from coplay.algorithms.staleness import aged, mean_surprise, unborn
 from coplay.opponents.goal_policy import Models, log_chances, wishes
 from coplay.opponents.goals import UNKNOWN, hindsight_labels, lost_goals, shown_goals
+from coplay.taps import tap
 from coplay.training.devices import total
 from coplay.training.rollout import is_over
 from coplay.training.stages import Fit, PerEnv, fit
@@ -86,6 +87,7 @@ def opponent_stage(
         before: Played = learner.common["last"].per_env
         label = _labels(settings, before, now) if settings.models == "goals" else jnp.zeros_like(before.shown)
         rows = _rows(models, before, label)
+        tap("opponents/round_before", lambda: (rows, before, label))
         keys = _keys(key, models)
         old, kept = sharing.weights(params), sharing.weights(learner)
         learned, state, sums = each_pair(old, kept["optimiser"], rows, keys)

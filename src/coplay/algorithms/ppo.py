@@ -35,9 +35,18 @@ from coplay.algorithms.losses import (
     value_errors,
 )
 from coplay.algorithms.rewards import learning_reward
-from coplay.algorithms.targets import Batch, ImaginedRows, Lesson, make_batch, usual_lesson
+from coplay.algorithms.targets import (
+    Batch,
+    ImaginedRows,
+    Lesson,
+    Round,
+    ToldRows,
+    make_batch,
+    usual_lesson,
+)
 from coplay.algorithms.value_scale import ValueScale
 from coplay.algorithms.views import View, joint_view, own_view
+from coplay.taps import tap
 from coplay.training.devices import total
 from coplay.training.stages import Fit, fit, in_order
 from coplay.types import Algorithm, Environment, Key, Metrics, PyTree, Seated, Stage, Trajectory
@@ -89,9 +98,20 @@ class PPOConfig:
         return {}
 
     @property
+    def idle(self) -> frozenset[str]:
+        """Settings that change nothing as the others are."""
+        matters = {"team_share": self.learning_reward == "mix", "trace": self.returns == "gae"}
+        return without_effect(matters | {"chunk_rows": False})  # but for speed
+
+    @property
     def surrogate_floor(self) -> float | None:
         """How many times a negative advantage may count at most; None: without bound."""
         return None
+
+
+def without_effect(matters: dict[str, bool]) -> frozenset[str]:
+    """The settings, several between spaces, that do not matter."""
+    return frozenset(name for names, is_used in matters.items() if not is_used for name in names.split())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,6 +200,7 @@ def ppo_stage(
         batch = extra.prepare(params, state, trajectory, batch)
         keys = model.sharing.keys(key, params.own["seat"]["identity"])
         before = weights_of(params)
+        tap("rows", lambda: _told(model, trajectory, plan, batch, log_prob, before))
         networks, optimiser_state, sums = descend_all(
             _networks(model, before), weights_of(learner)["optimiser"], batch, _counted, keys
         )
@@ -194,6 +215,16 @@ def ppo_stage(
         return after, _learner(model, optimiser_state, kept, state), figures | moved | more
 
     return Stage(init, update)
+
+
+def _told(
+    model: ActorCritic, trajectory: Trajectory, plan: Plan, batch: Batch, log_prob: Callable, weights: PyTree
+) -> ToldRows:
+    """What is about to be learned from, and how likely it is under the weights that are about to learn."""
+    played = Round(model, trajectory, plan.sequence_length if model.has_memory else plan.num_steps)
+    again = model.sharing.map(log_prob)(_networks(model, weights), batch)
+    rows = (batch.policy_input, batch.policy, again, batch.valued, batch.value, batch.target, batch.imagined)
+    return ToldRows(*played.back(rows))
 
 
 def _clipped_by_team(config: PPOConfig, players: int) -> PPOConfig:

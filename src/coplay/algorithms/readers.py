@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Shaped
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from coplay.algorithms.actor_critic import from_columns, to_columns
 from coplay.algorithms.sharing import Sharing
@@ -61,6 +61,16 @@ class Reading:
     subgoal: Subgoal  # [*batch, seat, other, number]
     kept: Float[Array, "*batch seat other kept"] | tuple[()]  # as it is told; () where nothing is kept
     pay: Float[Array, "*batch seat other prospect"] | tuple[()] = ()  # chances; () where nobody asks
+
+
+@pytree
+class LearnedRows:
+    """What models of co-players are about to learn from, [time, env, seat, other, ...], for who audits it."""
+
+    seen: Float[Array, "*rows feature"]
+    action: Int[Array, "*rows"]
+    counts: Bool[Array, "*rows"]
+    taught: Bool[Array, "*rows"]  # counts, and is not held out
 
 
 def readers(env: Environment, seats: tuple[int, ...], settings: Settings, sharing: Sharing):

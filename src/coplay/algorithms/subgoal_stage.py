@@ -14,11 +14,12 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from coplay.algorithms.actor_critic import to_columns
+from coplay.algorithms.actor_critic import from_columns, to_columns
 from coplay.algorithms.glance import how_many, some_games
 from coplay.algorithms.hindsight import Chosen
 from coplay.algorithms.readers import (
     OTHERS,
+    LearnedRows,
     Readers,
     Settings,
     foreseen,
@@ -39,6 +40,7 @@ from coplay.opponents.subgoals import (
     some_steps_before,
     spread,
 )
+from coplay.taps import tap
 from coplay.training.devices import masked_mean, total
 from coplay.training.stages import Fit, fit
 from coplay.types import Key, Metrics, PyTree, Seated, Stage, Trajectory, Transition, pytree, stream
@@ -89,6 +91,7 @@ def subgoal_stage(reader: Readers, settings: Settings, length: int, chosen: Chos
 
     def update(params: Seated, learner: Seated, trajectory: Trajectory, key: Key):
         rows = _rows(reader, settings, params, trajectory, chosen, length, stream(key, "noise"))
+        tap("opponents/rows", lambda: _told_rows(reader, rows, trajectory.steps.before.first.shape))
         weights = sharing.weights(params)
         keys = sharing.keys(stream(key, "fit"), params.own["seat"]["identity"])
         models, kept = {OTHERS: weights[OTHERS]}, sharing.weights(learner)
@@ -139,6 +142,11 @@ def _rows(
         first=sharing.alike(first, len(others)),
         hidden=sharing.groups(starts_of(trajectory.memory.read), 1),
     )
+
+
+def _told_rows(reader: Readers, rows: Rows, shape: tuple[int, ...]) -> LearnedRows:
+    told = (rows.seen, rows.action, rows.counts, rows.counts & ~rows.held_out)
+    return LearnedRows(*[from_columns(x, shape) for x in reader.sharing.seats(told, 2)])
 
 
 def _weights(steps: Transition, columns: tuple[int, ...]) -> Float[Array, "column time action"]:

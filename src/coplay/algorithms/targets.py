@@ -22,6 +22,7 @@ from coplay.algorithms.losses import PolicyRows, TaughtRows
 from coplay.algorithms.returns import RETURNS
 from coplay.algorithms.rewards import learning_reward, outlives_players
 from coplay.algorithms.value_scale import ValueScale
+from coplay.taps import tap
 from coplay.training.devices import masked_mean
 from coplay.types import Environment, Memory, Metrics, PyTree, Seated, Trajectory, Transition, pytree
 
@@ -56,6 +57,30 @@ class Batch:
     memory: Memory
     imagined: ImaginedRows | tuple[()] = ()
     beside: PyTree = ()  # what terms beside PPO's own read (algorithms/additions.py)
+
+
+@pytree
+class Estimates:
+    """What targets are made of, [time, env, seat], in the game's units."""
+
+    reward: Float[Array, "time env seat"]  # that is taught
+    value: Float[Array, "time env seat"]
+    next_value: Float[Array, "time env seat"]  # of where each step led
+    advantage: Float[Array, "time env seat"]
+    counts: Bool[Array, "time env seat"]  # rows that teach the policy
+
+
+@pytree
+class ToldRows:
+    """What a policy and a critic are about to learn from, [time, env, seat, ...]; values are normalised."""
+
+    policy_input: Float[Array, "*rows feature"]
+    policy: PolicyRows
+    again: Float[Array, "*rows"]  # log-probabilities of what was done, by the weights as they are now
+    valued: Bool[Array, "*rows"]
+    value: Float[Array, "*rows"]
+    target: Float[Array, "*rows"]
+    imagined: ImaginedRows | tuple[()]
 
 
 class Targets(NamedTuple):
@@ -122,6 +147,7 @@ def make_batch(
     counts = lesson.rows(steps, model.seats)
     reward = lesson.reward(steps, model.seats)
     advantage = advantages(model, settings, steps, reward, value, next_value, settings.trace)
+    tap("estimates", lambda: Estimates(reward, value, next_value, advantage, counts))
     returns, counted = played.columns(advantage + value), played.columns(counts)
     valued = played.columns(lesson.valued(steps, model.seats)) if lesson.valued else counted
     scale = each(value_scale.scale_of)(model.sharing.weights(params))

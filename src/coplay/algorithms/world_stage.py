@@ -21,6 +21,7 @@ from coplay.diagnostics import gates
 from coplay.nets import world as worlds
 from coplay.nets.world import World
 from coplay.nets.world_fit import Moves, loss, moves, of_some_member, said, same_board
+from coplay.taps import tap
 from coplay.training.devices import total
 from coplay.training.stages import Fit, PerEnv, fit
 from coplay.types import Environment, Key, Metrics, PyTree, Seated, Stage, Trajectory, pytree, stream
@@ -56,6 +57,7 @@ def world_stage(env: Environment, world: World, settings: Settings, plan: Plan) 
 
     def update(params: Seated, learner: Seated, trajectory: Trajectory, key: Key):
         memory = _written(env, world, learner.common["remembered"].per_env, trajectory, rounds)
+        tap("world/remembered", lambda: memory)
         held = gates.held_out(memory.rounds.shape[0])
         paid = _paid(world, memory, rounds, plan.num_steps)
         seen = total(jnp.sum(paid, axis=(0, 1), dtype=jnp.float32))

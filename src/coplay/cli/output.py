@@ -18,17 +18,17 @@ result = Console(highlight=False, soft_wrap=True)  # what was asked for
 
 
 def print_json(value: Any) -> None:
-    print(json.dumps(_plain(value), indent=2))
+    print(json.dumps(plain(value), indent=2))
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Only what JSON knows; NaN becomes null."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = dataclasses.asdict(value)
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)

@@ -5,7 +5,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from coplay.cli import (
+    ablate,
     adapt,
+    audit,
     bench,
     catalogues,
     collect,
@@ -52,6 +54,20 @@ VERBS = [
         evaluate.arguments,
         evaluate.evaluate,
         evaluate.EPILOG,
+    ),
+    Verb(
+        "audit",
+        "Say what is wrong with a run or an experiment, and where.",
+        audit.arguments,
+        audit.audit_command,
+        audit.EPILOG,
+    ),
+    Verb(
+        "ablate",
+        "Add a learner's parts one by one, and name the rung where a symptom first appears.",
+        ablate.arguments,
+        ablate.ablate,
+        ablate.EPILOG,
     ),
     Verb(
         "adapt",

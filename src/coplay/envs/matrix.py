@@ -85,6 +85,7 @@ def make(**options) -> Environment:
         draw=draw,
         outcomes=lambda before, after: outcomes(config, after),
         reward_values=tuple(sorted(set(game.payoffs))),
+        starts=PLAYERS if game.has_roles else 1,
         ceiling=_expected_rounds(config) * float(_mean_payoffs(game).max()),
         random_return=_expected_rounds(config) * float(_mean_payoffs(game).mean()),
         can_truncate=config.continue_probability is not None,

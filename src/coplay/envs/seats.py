@@ -52,6 +52,7 @@ def shuffled(env: Environment) -> Environment:
         draw=lambda state: env.draw(env.rename(state.inner, state.order)),
         outcomes=lambda before, after: env.outcomes(before.inner, after.inner),
         entities=env.entities and _shuffled_entities(env.entities),
+        alike=(),  # everyone sits everywhere in time
     )
 
 

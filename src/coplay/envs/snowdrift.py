@@ -75,6 +75,7 @@ def make(**options) -> Environment:
         plane_shape=(config.size, config.size, _channels(config)) if config.observation == "board" else None,
         reward_values=_reward_values(config),
         ceiling=config.drifts * (config.removal_reward - config.removal_cost / config.players),
+        pays=(("drifts", config.players * config.removal_reward - config.removal_cost),),
         random_return=11.0 if config == SnowdriftConfig(observation=config.observation) else None,
     )
 

@@ -60,6 +60,8 @@ def make(**options) -> Environment:
         outcomes=lambda before, after: {"distinct": jnp.sum(_players_on(config, after.last) > 0)},
         reward_values=tuple(1 / k if config.reward == "own" else k / players for k in counts),
         ceiling=float(config.rounds),
+        starts=1,
+        pays=(("distinct", 1.0),),
         random_return=config.rounds * (1 - (1 - 1 / players) ** players),
     )
 

@@ -21,7 +21,7 @@ from coplay.players.frozen import frozen, greedy
 from coplay.players.lineup import Build, Member, part_of, seated
 from coplay.players.scripted import scripted
 from coplay.training import checkpoint
-from coplay.training.loop import Job, Stretch, stretch_at
+from coplay.training.job import Job, Stretch, stretch_at
 from coplay.training.run_folder import RunFolder
 from coplay.training.stages import silent
 from coplay.types import Algorithm, Environment, Key, Metrics, Params

@@ -17,7 +17,6 @@ from jaxtyping import Array, Bool, Float, Int
 from coplay.planning import tree as trees
 from coplay.planning.packing import Packing, packing_of
 from coplay.planning.selection import (
-    TIE,
     best_action,
     estimated_q,
     gumbel_scores,
@@ -93,7 +92,7 @@ def search(model: Model, config: SearchConfig, state: PyTree, keys: Key) -> Sear
     batch, num_actions = outlook.prior.shape
     shape = (num_actions, batch)
     chance = Chance(
-        tie=TIE * drawn(jax.random.uniform, tie_keys, shape, axis=1),
+        tie=drawn(jax.random.uniform, tie_keys, shape, axis=1),
         gumbel=drawn(jax.random.gumbel, gumbel_keys, shape, axis=1),
     )
     frame = Frame(model, config, packing_of(state), chance, jnp.arange(batch, dtype=jnp.int32))

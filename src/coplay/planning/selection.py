@@ -9,7 +9,6 @@ from jaxtyping import Array, Float, Int
 from coplay.planning.tree import Nodes
 
 NEVER = -jnp.inf
-TIE = 1e-6  # largest share of chance in a score: enough to part equal actions
 
 
 def estimated_q(nodes: Nodes) -> Float[Array, "action search"]:
@@ -38,8 +37,12 @@ def puct_scores(nodes: Nodes, exploration: float, q_mode: str = "value") -> Floa
 def best_action(
     scores: Float[Array, "action search"], tie: Float[Array, "action search"]
 ) -> Int[Array, " search"]:
-    """The greatest score; equal ones are told apart by chance and not by their place."""
-    return jnp.argmax(scores + tie, axis=0).astype(jnp.int32)
+    """The greatest score; equal ones are told apart by chance and not by their place.
+
+    Chance is not added to scores: beside a score of 5 a millionth is lost in rounding, and what comes first
+    would win a tie."""
+    is_best = scores >= jnp.max(scores, axis=0, keepdims=True)
+    return jnp.argmax(jnp.where(is_best, tie, -1.0), axis=0).astype(jnp.int32)
 
 
 # --- sequential halving at the root --------------------------------------------------------------

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from coplay.types import (
+    NEEDS,
     Algorithm,
     Decision,
     Key,
@@ -58,6 +59,10 @@ def seated(members: list[Member], lineup: tuple[str, ...]) -> Algorithm:
         told=lambda memory, goals: {part.name: _told(part, memory[part.name], goals) for part in playing},
         begin=lambda params: {m.name: begun(m.build(m.seats), params[m.name]) for m in members},
         reads_states=any(part.algorithm.reads_states for part in playing),
+        needs=max((part.algorithm.needs for part in playing), key=NEEDS.index, default=NEEDS[0]),
+        reaches=tuple(
+            (f"{part.name}/{name}", where) for part in playing for name, where in part.algorithm.reaches
+        ),
     )
 
 

@@ -166,6 +166,7 @@ def _environment(
         view=view,
         draw=lambda state: draw(state, len(roles), things),
         can_truncate=True,
+        alike=tuple(int(role) for role in roles.argmax(axis=1)) if roles.shape[1] else (),
         package=jaxmarl.PACKAGE,
         **particular,
     )

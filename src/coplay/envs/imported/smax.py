@@ -62,8 +62,9 @@ class SMAXConfig:
 def make(**options) -> Environment:
     config = SMAXConfig(**options)
     package = jaxmarl.load("smax")
+    scenario = package.map_name_to_scenario(config.map)
     game = package.HeuristicEnemySMAX(
-        scenario=package.map_name_to_scenario(config.map),
+        scenario=scenario,
         max_steps=config.max_steps,
         attack_mode=config.enemy_attacks,
         see_enemy_actions=config.see_enemy_actions,
@@ -102,8 +103,16 @@ def make(**options) -> Environment:
         ceiling=1.0 + WON,
         can_truncate=True,
         symmetry="renaming units of one kind, in distribution, up to the order in which they see each other",
+        alike=_kinds(scenario, allies),
         package=jaxmarl.PACKAGE,
     )
+
+
+def _kinds(scenario: Any, allies: int) -> tuple[int, ...]:
+    """What our units are, as the map says; those of maps that draw them are alike before they are drawn."""
+    if scenario.smacv2_unit_type_generation:
+        return ()
+    return tuple(int(kind) for kind in scenario.unit_types[:allies])
 
 
 def step(

@@ -72,6 +72,8 @@ def make(**options) -> Environment:
         plane_shape=(config.size, config.size, config.players + 3) if config.observation == "board" else None,
         reward_values=_reward_values(config),
         ceiling=_ceiling(config),
+        alike=config.strengths or (),
+        pays=(("stags", config.stag_reward), ("hares", config.hare_reward)),
         entities=None if config.strengths else entities(config, maps),  # strength is no thing on a board
     )
 

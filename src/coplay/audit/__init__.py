@@ -1,0 +1,63 @@
+"""The catalogue of checks, and how an audit goes through them.
+
+A check that does not apply or has no time left is told as not run, with the reason, and never counts as
+passed; one that breaks off is something to doubt, and the others go on.
+"""
+
+import time
+from collections.abc import Callable, Collection
+
+import jax
+
+from coplay.audit.bookkeeping import BOOKKEEPING
+from coplay.audit.data import DATA
+from coplay.audit.environment import ENVIRONMENT
+from coplay.audit.finding import Check, Finding, Outcome, Seen, findings, not_run
+from coplay.audit.flags import FLAGS
+from coplay.audit.ladder import LADDER
+from coplay.audit.liveness import LIVENESS
+from coplay.audit.models import MODELS
+from coplay.audit.phenomenon import PHENOMENON
+from coplay.audit.pipeline import PIPELINE
+from coplay.audit.subject import Budget, Subject
+from coplay.audit.value import VALUE
+from coplay.errors import BadInput
+from coplay.types import Key, stream
+
+ALL = (*PHENOMENON, *ENVIRONMENT, *PIPELINE, *BOOKKEEPING, *DATA, *LIVENESS, *FLAGS, *MODELS, *VALUE, *LADDER)
+CHECKS: dict[str, Check] = {check.name: check for check in ALL}
+AREAS = tuple(dict.fromkeys(check.area for check in CHECKS.values()))
+
+
+def audit(
+    subject: Subject,
+    budget: Budget,
+    areas: Collection[str] = AREAS,
+    key: Key | None = None,
+    tell: Callable[[str], None] = lambda name: None,
+) -> list[Finding]:
+    """Every check of these areas, in the catalogue's order; `tell` hears of each before it is made."""
+    key = jax.random.key(0) if key is None else key
+    seen = []
+    for check in CHECKS.values():
+        if check.area in areas:
+            tell(check.name)
+            seen.append(asked(check, subject, budget, stream(key, check.name)))
+    return findings(seen)
+
+
+def asked(check: Check, subject: Subject, budget: Budget, key: Key) -> Seen:
+    """One check, whatever becomes of it."""
+    began = time.perf_counter()
+    if budget.is_spent:
+        return Seen(check, not_run("", f"the {budget.seconds / 60:g} minutes were over"), 0.0)
+    try:
+        outcome = check.call(subject, budget, key)
+    except BadInput as refused:
+        outcome = not_run("", str(refused))
+    except Exception as error:
+        says = (
+            f"the check broke off: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        )
+        outcome = Outcome("", verdict="warn", next=says)
+    return Seen(check, outcome, time.perf_counter() - began)

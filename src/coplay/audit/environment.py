@@ -1,0 +1,401 @@
+"""Is the game itself fair? Renaming, views, starts, random play, rules and contests; nobody learns anything.
+
+Everything here holds for any game that keeps the contract: a game commutes with renaming its players, and
+players who are alike are treated alike. `Environment.alike` says who is.
+"""
+
+import dataclasses
+import itertools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from coplay.audit import random_play
+from coplay.audit.finding import Check, Outcome, exact, not_run
+from coplay.audit.random_play import Moments
+from coplay.audit.seat_effects import WIDTH, Effects, effects, effects_of, groups, sums, worst
+from coplay.audit.subject import Budget, Subject
+from coplay.envs import contract
+from coplay.types import Environment, Key, TimeStep, stream
+
+MOMENTS, CONTESTS, MOST_ORDERS = 4096, 16_384, 24
+RESETS, RESET_BLOCK, DISTINCT_OF = 65_536, 4096, 256
+EPISODES, FULL_EPISODES = 65_536, 1_048_576
+RESET_MARGIN, SEAT_MARGIN, FULL_SEAT_MARGIN, CONTEST_MARGIN = 0.02, 0.05, 0.01, 0.02
+ROUNDING, OTHERS_ROUNDING = 1e-6, 1e-4  # of fractions; games of others add up by seat
+SUMS_ROUNDING = 1e-2  # of sums over a row
+NOBODY_ALIKE = "no two players are alike"
+
+
+# --- a game commutes with renaming ----------------------------------------------------------------
+
+
+def renaming(subject: Subject, budget: Budget, key: Key) -> Outcome:
+    """Step, then rename; rename, then step: the same state, rewards, ends and masks."""
+    env, orders = subject.env, orders_of(subject.env)
+    if len(orders) == 0:
+        return not_run("step after renaming against renaming after a step", NOBODY_ALIKE)
+    seen = subject.moments(MOMENTS)
+    same = jax.jit(jax.vmap(lambda order: _commutes(env, seen, order)))(orders)
+    return _what_differs(env, "step after renaming against renaming after a step", same, orders)
+
+
+def views(subject: Subject, budget: Budget, key: Key) -> Outcome:
+    """What seat i sees is what the first seat would see if it sat there."""
+    env, orders = subject.env, orders_of(subject.env)
+    if len(orders) == 0:
+        return not_run("views after renaming against renamed views", NOBODY_ALIKE)
+    seen = subject.moments(MOMENTS)
+
+    def compare(order: Int[Array, " agent"]) -> dict[str, Bool[Array, "moment agent"]]:
+        observation, legal = jax.vmap(env.view)(seen.next_state)
+        renamed = jax.vmap(lambda state: env.view(env.rename(state, order)))(seen.next_state)
+        return {
+            "observation": _rows_alike(env, order, renamed[0], observation[:, order]),
+            "legal": jnp.all(renamed[1] == legal[:, order], axis=-1),
+        }
+
+    same = jax.jit(jax.vmap(compare))(orders)
+    return _what_differs(env, "views after renaming against renamed views", same, orders)
+
+
+def orders_of(env: Environment) -> Int[np.ndarray, "order agent"]:
+    """Renamings among players who are alike, cyclic ones first; all of them, or a spread of two dozen."""
+    agents, alike = env.num_agents, env.alike or (0,) * env.num_agents
+    turns = [tuple((i + shift) % agents for i in range(agents)) for shift in range(1, agents)]
+    drawn = itertools.permutations(range(agents)) if agents <= 4 else _drawn_orders(alike)
+    allowed = [
+        order
+        for order in dict.fromkeys([*turns, *drawn])
+        if order != tuple(range(agents)) and all(alike[i] == alike[j] for i, j in enumerate(order))
+    ]
+    return np.array(allowed[: MOST_ORDERS - 1], np.int32).reshape(-1, agents)
+
+
+def _drawn_orders(alike: tuple[int, ...]) -> list[tuple[int, ...]]:
+    generator, kinds = np.random.default_rng(0), np.array(alike)
+    found = []
+    for _ in range(MOST_ORDERS):
+        order = np.arange(len(kinds))
+        for kind in np.unique(kinds):
+            order[kinds == kind] = generator.permutation(order[kinds == kind])
+        found.append(tuple(int(i) for i in order))
+    return found
+
+
+def _commutes(env: Environment, seen: Moments, order: Int[Array, " agent"]) -> dict[str, Any]:
+    def renamed_first(state, action, key):
+        return env.step(env.rename(state, order), action[order], key)
+
+    state, after = jax.vmap(renamed_first)(seen.state, seen.action, seen.key)
+    wanted = jax.vmap(lambda s: env.rename(s, order))(seen.next_state)
+    rows: TimeStep = seen.after
+    return {
+        "state": _trees_alike(env, state, wanted)[:, None],
+        "reward": _close(env, after.reward, rows.reward[:, order]),
+        "active": after.active == rows.active[:, order],
+        "terminated": after.terminated == rows.terminated[:, order],
+        "truncated": (after.truncated == rows.truncated)[:, None],
+        "legal": jnp.all(after.legal == rows.legal[:, order], axis=-1),
+        "observation": _rows_alike(env, order, after.observation, rows.observation[:, order]),
+    }
+
+
+def _rows_alike(
+    env: Environment, order: Int[Array, " agent"], left: Float[Array, "*rows feature"], right
+) -> Bool[Array, "*rows"]:
+    """As they are if only the circle is turned; else up to the order in which fellows are listed."""
+    is_turn = jnp.all((order - order[0]) % len(order) == jnp.arange(len(order))) & (not env.package)
+    in_order = jnp.all(_close(env, left, right), axis=-1)
+    sums = [jnp.sum(left**power, axis=-1) - jnp.sum(right**power, axis=-1) for power in (1, 2, 3)]
+    in_any_order = jnp.max(jnp.abs(jnp.stack(sums)), axis=0) <= SUMS_ROUNDING
+    return jnp.where(is_turn, in_order, in_any_order)
+
+
+def _trees_alike(env: Environment, left: Any, right: Any) -> Bool[Array, " moment"]:
+    def one(a: Array, b: Array) -> Bool[Array, " moment"]:
+        if jnp.issubdtype(a.dtype, jax.dtypes.prng_key):
+            a, b = jax.random.key_data(a), jax.random.key_data(b)
+        return jnp.all(_close(env, a, b).reshape(len(a), -1), axis=-1)
+
+    pairs = zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True)
+    return jnp.all(jnp.stack([one(a, b) for a, b in pairs]), axis=0)
+
+
+def _close(env: Environment, left: Array, right: Array) -> Bool[Array, "..."]:
+    """To the bit; fractions up to rounding, for a compiler may compute the same thing in two ways."""
+    if not jnp.issubdtype(left.dtype, jnp.floating):
+        return left == right
+    return jnp.abs(left - right) <= (OTHERS_ROUNDING if env.package else ROUNDING) * (1.0 + jnp.abs(right))
+
+
+def _what_differs(env: Environment, statistic: str, same: dict[str, Array], orders) -> Outcome:
+    """Fields with a difference and the seats it strikes; `same` is [order, moment, agent or 1]."""
+    wrong = {name: ~np.asarray(value) for name, value in same.items()}
+    count = sum(int(value.sum()) for value in wrong.values())
+    by_seat = np.zeros(env.num_agents)
+    for value in wrong.values():
+        by_seat += value.sum(axis=(0, 1)) if value.shape[-1] == env.num_agents else 0
+    broken = [name for name, value in wrong.items() if value.any()]
+    what = ""
+    if broken:
+        which, moment = np.argwhere(wrong[broken[0]].any(axis=-1))[0]
+        what = (
+            f"{', '.join(broken)} of {env.name} depend on who is called what: moment {moment} of random "
+            f"play, seats renamed to {tuple(int(i) for i in orders[which])}. Look for an index, an argmax "
+            "or a fixed order"
+        )
+    outcome = exact(statistic, count, sum(value.size for value in wrong.values()), what, tuple(by_seat))
+    return dataclasses.replace(outcome, drawing=_differences(wrong, env.num_agents)) if broken else outcome
+
+
+def _differences(wrong: dict[str, Bool[np.ndarray, "order moment row"]], seats: int) -> dict[str, Any]:
+    """How many, by field and seat; what belongs to no seat has a column of its own."""
+    counts = {name: value.sum(axis=(0, 1)).tolist() for name, value in wrong.items()}
+    return {
+        "kind": "matrix",
+        "title": "differences by field and seat",
+        "row_name": "field",
+        "column_name": "seat",
+        "rows": list(counts),
+        "columns": [*(str(seat) for seat in range(seats)), "no seat's own"],
+        "values": [
+            [*each, None] if len(each) == seats else [*[None] * seats, *each] for each in counts.values()
+        ],
+    }
+
+
+# --- starts ---------------------------------------------------------------------------------------
+
+
+def resets(subject: Subject, budget: Budget, key: Key) -> Outcome:
+    """Do all who are alike start alike, and is every start another one?"""
+    env = subject.env
+    statistic = "means and squares of what is seen at the start, a seat less those alike"
+    _, few = jax.jit(lambda k: random_play.starts(env.reset, DISTINCT_OF, k))(stream(key, "few"))
+    distinct = len(np.unique(np.asarray(few.observation).reshape(DISTINCT_OF, -1), axis=0))
+    fewest = min(DISTINCT_OF, env.starts or DISTINCT_OF) / 2
+    if distinct < fewest:
+        says = f"{distinct} different starts in {DISTINCT_OF}: does reset use its key, and another each time?"
+        return Outcome(statistic, float(distinct), fewest, "fail", says, "different starts", DISTINCT_OF)
+    if not groups(env):
+        return not_run(statistic, NOBODY_ALIKE)
+    found = _effects_at_start(env, stream(key, "many"))
+    seat, effect, p = worst(found)
+    return Outcome(
+        statistic,
+        figure=abs(effect.value),
+        threshold=RESET_MARGIN,
+        next=f"seat {seat} starts otherwise than those alike: look at the order in which players are placed",
+        unit="deviations",
+        n=RESETS,
+        p=p,
+        effect=effect,
+        drawing=seats_apart(
+            "what is seen at the start, in the place of the view that differs most", found, RESET_MARGIN
+        ),
+    )
+
+
+def _effects_at_start(env: Environment, key: Key) -> list[Effects]:
+    """Block by block, so that not all rows are held at once."""
+    alike = groups(env)
+    block = jax.jit(lambda k: [sums(_of_starts(env, k)[:, np.array(seats)]) for seats in alike])
+    blocks = [jax.device_get(block(jax.random.fold_in(key, i))) for i in range(RESETS // RESET_BLOCK)]
+    added = jax.tree.map(lambda *x: np.sum(np.asarray(x, np.float64), axis=0), *blocks)
+    return [effects(seats, each, RESETS) for seats, each in zip(alike, added, strict=True)]
+
+
+def _of_starts(env: Environment, key: Key) -> Float[Array, "game agent feature"]:
+    """What a player sees and how far it is from the nearest of each kind, and their squares.
+
+    Fellows are listed in another order for everyone, but under a fair start each place in it is alike."""
+    state, timestep = random_play.starts(env.reset, RESET_BLOCK, key)
+    picture = jax.vmap(env.draw)(state)
+    nearest = [
+        jnp.min(jnp.sum(jnp.abs(picture.players[:, :, None] - cells[:, None]), axis=-1), axis=-1)
+        for cells in picture.cells.values()
+        if cells.shape[1]
+    ]
+    rows = jnp.concatenate([timestep.observation, *[x[..., None].astype(jnp.float32) for x in nearest]], -1)
+    return jnp.concatenate([rows, rows**2], axis=-1)
+
+
+# --- random play ----------------------------------------------------------------------------------
+
+
+def uniform_play(subject: Subject, budget: Budget, key: Key) -> Outcome:
+    """Does a seat earn more when everyone plays at random?"""
+    env, statistic = subject.env, "return of random play, a seat less those alike"
+    if not groups(env):
+        return not_run(statistic, NOBODY_ALIKE)
+    returns = random_play.random_returns(env, FULL_EPISODES if budget.is_full else EPISODES, key)
+    found, margin = effects_of(env, returns), FULL_SEAT_MARGIN if budget.is_full else SEAT_MARGIN
+    seat, effect, p = worst(found)
+    deviation = returns.std()
+    says = (
+        f"seat {seat} earns {effect.value * deviation:+.3f} an episode beside those alike "
+        f"({effect.low * deviation:+.3f} to {effect.high * deviation:+.3f}) when all play at random"
+    )
+    return Outcome(
+        statistic,
+        figure=abs(effect.value),
+        threshold=margin,
+        next=says,
+        unit="deviations",
+        n=len(returns),
+        p=p,
+        effect=effect,
+        by_seat=tuple(float(x) for x in returns.mean(axis=0)),
+        drawing=seats_apart("return of random play, a seat less those alike", found, margin),
+    )
+
+
+# --- rules ----------------------------------------------------------------------------------------
+
+
+def rules(subject: Subject, budget: Budget, key: Key) -> Outcome:
+    """Are rewards, masks, departures and ends as the game declares them, and does what is legal act?"""
+    env = subject.env
+    walked = jax.jit(lambda k: contract.walk(env, MOMENTS, k))(stream(key, "walk"))
+    said = contract.breaches(env, contract.in_numpy(walked))
+    seen = subject.moments(MOMENTS)
+    said += _unpaid(env, seen) + _idle(env, seen) + _impossible(env, seen)
+    return exact("promises of the game that random play broke", len(said), MOMENTS, "; ".join(said))
+
+
+def _unpaid(env: Environment, seen: Moments) -> list[str]:
+    """Where outcomes have a price, what was paid in all is their worth."""
+    if not env.pays:
+        return []
+    counts = jax.vmap(env.outcomes)(seen.state, seen.next_state)
+    worth = sum(np.asarray(counts[name], np.float64) * price for name, price in env.pays)
+    paid = np.asarray(seen.after.reward, np.float64).sum(axis=1)
+    wrong = np.flatnonzero(np.abs(paid - worth) > 1e-4)
+    if not len(wrong):
+        return []
+    one = wrong[0]
+    return [f"a step paid {paid[one]:g} in all for what is worth {np.broadcast_to(worth, paid.shape)[one]:g}"]
+
+
+def _idle(env: Environment, seen: Moments) -> list[str]:
+    """An action that is legal and not the neutral one makes some difference, to its player or the game."""
+    if env.package:
+        return []
+
+    def differs(state, before: TimeStep, key, seat):
+        nothing = jnp.full(env.num_agents, env.neutral_action, jnp.int32)
+        still = env.step(state, nothing, key)
+        tried = jax.vmap(lambda action: env.step(state, nothing.at[seat].set(action), key))(
+            jnp.arange(env.num_actions)
+        )
+        same = [
+            jnp.all((a == b[None]).reshape(env.num_actions, -1), axis=1)
+            for a, b in zip(jax.tree.leaves(tried), jax.tree.leaves(still), strict=True)
+        ]
+        is_neutral = jnp.arange(env.num_actions) == env.neutral_action
+        return before.legal[seat] & jnp.all(jnp.stack(same), axis=0) & ~is_neutral
+
+    some = jax.tree.map(lambda x: x[: MOMENTS // 4], (seen.state, seen.before, seen.key))
+    over_seats = jax.vmap(differs, (None, None, None, 0))
+    idle = np.asarray(
+        jax.jit(jax.vmap(lambda s, b, k: over_seats(s, b, k, jnp.arange(env.num_agents))))(*some)
+    )
+    if not idle.any():
+        return []
+    _, seat, action = np.argwhere(idle)[0]
+    return [f"{env.action_names[action]!r} is legal for seat {seat} and does nothing"]
+
+
+def _impossible(env: Environment, seen: Moments) -> list[str]:
+    """Games that say which boards can follow: none other did."""
+    entities = env.entities
+    if entities is None:
+        return []
+    fine = jax.jit(jax.vmap(lambda s, n: entities.possible(s, entities.read(n))))(seen.state, seen.next_state)
+    return [] if np.asarray(fine).all() else ["a step led to a board that cannot follow"]
+
+
+# --- contests -------------------------------------------------------------------------------------
+
+
+def contests(subject: Subject, budget: Budget, key: Key) -> Outcome:
+    """Where several are paid or could be, does a name win more often?"""
+    env, statistic = (
+        subject.env,
+        "reward of steps that pay somebody, a seat less those alike, names drawn anew",
+    )
+    orders = orders_of(env)
+    if len(orders) == 0:
+        return not_run(statistic, NOBODY_ALIKE)
+    seen = subject.moments(CONTESTS)
+    count = len(seen.action)
+    named = np.concatenate([orders, np.arange(env.num_agents, dtype=np.int32)[None]])
+    drawn = jax.random.randint(stream(key, "names"), (count,), 0, len(named))
+
+    def step(state, action, step_key, order):
+        return env.step(env.rename(state, order), action[order], step_key)[1].reward
+
+    keys = jax.random.split(stream(key, "step"), count)
+    reward = jax.jit(jax.vmap(step))(seen.state, seen.action, keys, jnp.asarray(named)[drawn])
+    reward = np.asarray(reward, np.float64)
+    contested = reward[np.ptp(reward, axis=1) > 0]
+    if len(contested) < 100:
+        return not_run(statistic, f"{len(contested)} of {count} steps paid anybody more than others")
+    found = effects_of(env, contested)
+    seat, effect, p = worst(found)
+    return Outcome(
+        statistic,
+        figure=abs(effect.value),
+        threshold=CONTEST_MARGIN,
+        next=f"seat {seat} is paid {effect.value:+.3f} deviations beside those alike: see how ties break",
+        unit="deviations",
+        n=len(contested),
+        p=p,
+        effect=effect,
+        by_seat=tuple(float(x) for x in contested.mean(axis=0)),
+        drawing=seats_apart("reward of contested steps, a seat less those alike", found, CONTEST_MARGIN),
+    )
+
+
+def seats_apart(title: str, found: list[Effects], margin: float) -> dict[str, Any]:
+    """Every seat's effect with its interval, all in the one feature whose effect is least likely by chance.
+
+    Each seat's own largest would not do: all see the same things in another order, and would be equal."""
+    rows = [row for each in found for row in _in_one_feature(each)]
+    rows.sort(key=lambda row: row["seat"])
+    return {"kind": "intervals", "title": title, "unit": "deviations", "margin": margin, "rows": rows}
+
+
+def _in_one_feature(each: Effects) -> list[dict[str, Any]]:
+    if not each.mean.size:
+        return []
+    feature = int(np.argmax((np.abs(each.mean) / np.maximum(each.error, 1e-12)).max(axis=0)))
+    value, width = each.mean[:, feature], WIDTH * each.error[:, feature]
+    columns = zip(each.seats, value.tolist(), (value - width).tolist(), (value + width).tolist(), strict=True)
+    return [
+        {"name": f"seat {s}", "seat": s, "value": v, "low": low, "high": high} for s, v, low, high in columns
+    ]
+
+
+ENVIRONMENT = (
+    Check("renaming", "environment", "Does the game treat all names alike?", "exact", "envs", renaming),
+    Check("views", "environment", "Does everyone see the game from its own place?", "exact", "envs", views),
+    Check("rules", "environment", "Does the game keep its own rules?", "exact", "envs", rules),
+    Check("resets", "environment", "Do all start alike?", "test", "envs", resets, ("renaming", "views")),
+    Check(
+        "contests", "environment", "Are ties broken fairly?", "test", "envs", contests, ("renaming", "rules")
+    ),
+    Check(
+        "random_play",
+        "environment",
+        "Does a seat earn more in random play?",
+        "equivalence",
+        "envs",
+        uniform_play,
+        ("renaming", "views", "rules", "resets", "contests"),
+    ),
+)

@@ -1,0 +1,398 @@
+"""Are learners treated alike? What reaches whom, whose steps and samples are counted, and what names do.
+
+Learners with weights of their own must be permuted by renaming to the bit; where weights are pooled, sums go
+in another order and rounding is allowed. What reaches whom is seen by disturbing it: a reward, or weights, of
+one seat, and then which seats learn otherwise.
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Bool
+from scipy import stats
+
+from coplay.audit.captured import Round, collector, rounds_from, update_key
+from coplay.audit.compare import (
+    changed_modules,
+    differences,
+    disturbed,
+    map_seated,
+    modules,
+    own_tensors,
+    told,
+)
+from coplay.audit.finding import SHARED, Check, Effect, Outcome, exact, not_run
+from coplay.audit.renamed import circle, renamed_state
+from coplay.audit.subject import Budget, Subject
+from coplay.envs.seats import renamed
+from coplay.training import stages
+from coplay.types import Environment, Key, PyTree, Seated, TrainState, Trajectory
+
+UPDATES = 3
+POOLED = 1e-4  # relative
+GIFT = 5.0  # added to rewards, to see whom it reaches
+TAKE_TURNS = {"happo"}  # later learners mind how earlier ones have moved
+ALONE = {"policy", "critic", "scale"}  # networks of a learner that models nobody
+NOTABLE = 0.02  # share of actions
+
+
+def samples(subject: Subject, budget: Budget, key: Key) -> Outcome:
+    """Is every column of a batch gone over equally often, whole and unmixed?"""
+    statistic = "columns that descent used more or less often than there are epochs, or mixed up"
+    assert subject.learning_job()
+    config = subject.config(subject.learners[0])
+    epochs, minibatches = getattr(config, "epochs", 2), getattr(config, "minibatches", 2)
+    columns = 4 * minibatches
+    uses, mixed = _uses(epochs, minibatches, columns, key)
+    wrong = int(np.sum(~np.isclose(uses, epochs, atol=1e-3)))
+    times = f"{uses.min():.3g} to {uses.max():.3g} times"
+    what = f"{wrong} of {columns} columns were used {times} in {epochs} epochs"
+    if mixed:
+        what = "what belongs to one column is shuffled apart"
+    return exact(statistic, wrong + int(mixed), columns, what)
+
+
+def _uses(epochs: int, minibatches: int, columns: int, key: Key) -> tuple[np.ndarray, bool]:
+    """How often a descent saw each column, by a loss whose gradient counts; and whether it saw them whole."""
+    number = jnp.arange(columns, dtype=jnp.float32)[:, None]
+    batch = {"is": jnp.eye(columns)[:, None], "number": number, "again": number}
+
+    def loss(weights, chunk):
+        apart = jnp.sum(chunk["number"] != chunk["again"])
+        seen = jnp.sum(chunk["is"], axis=(0, 1))
+        return jnp.sum(weights["fit"]["seen"] * seen) + weights["fit"]["apart"] * apart, {}
+
+    weights = {"fit": {"seen": jnp.zeros(columns), "apart": jnp.zeros(())}}
+    optimiser = optax.sgd(1.0)
+    descend = stages.fit(loss, optimiser, stages.Fit(epochs, minibatches, chunk_rows=2))
+    after, _, _ = descend(
+        weights, optimiser.init(weights), batch, lambda x: jnp.float32(x["number"].size), key
+    )
+    rows = columns / minibatches
+    return -np.asarray(after["fit"]["seen"]) * rows, bool(after["fit"]["apart"] != 0)
+
+
+def steps_taken(subject: Subject, budget: Budget, key: Key) -> Outcome:
+    """Does every seat's optimiser take the same number of steps, on the rows it should?"""
+    statistic = "seats and rounds with other counts of optimiser steps or samples than there should be"
+    if any(getattr(subject.config(name), "stop_kl", None) is not None for name in subject.learners):
+        return not_run(statistic, "seats stop by themselves here (stop_kl)")
+    wrong, seen = [], 0
+    for number, one in enumerate(subject.rounds()):
+        for path, before, after in _counts(one):
+            seen += 1
+            taken = after - before
+            if (taken != taken.flat[0]).any():
+                wrong.append(f"round {number}, {path}: steps by seat are {taken.ravel()[:8].tolist()}")
+        wrong += _other_samples(subject, number, one)
+    room = "algorithms" if wrong and wrong[0].endswith("samples") else ""
+    if not seen:
+        return not_run(statistic, "this learner's optimisers do not count their steps")
+    return exact(statistic, len(wrong), seen, wrong[0] if wrong else "", room=room)
+
+
+def _counts(one: Round) -> list[tuple[str, np.ndarray, np.ndarray]]:
+    """Optimisers' own counts of steps, before and after a round."""
+    before = jax.tree_util.tree_leaves_with_path(one.before.learner)
+    pairs = zip(before, jax.tree.leaves(one.after.learner), strict=True)
+    return [
+        (jax.tree_util.keystr(path), np.asarray(a), np.asarray(b))
+        for (path, a), b in pairs
+        if jax.tree_util.keystr(path).endswith(".count") and jnp.issubdtype(a.dtype, jnp.integer)
+    ]
+
+
+def _other_samples(subject: Subject, number: int, one: Round) -> list[str]:
+    """Samples that the policy is said to have learned from, against rows in the game times epochs."""
+    rows, said = one.taps.get("rows"), one.metrics.get("count/samples/policy")
+    if rows is None or said is None or len(subject.learners) > 1:
+        return []
+    epochs = subject.config(subject.learner).epochs
+    valued, said = np.asarray(rows.valued).sum(axis=(0, 1)), np.asarray(said)[subject.seats]
+    is_pooled = len(np.unique(said)) == 1 and not own_tensors(one.before.params)
+    should = np.full(said.shape, valued.sum()) if is_pooled else valued
+    is_other = ~np.isclose(said, epochs * should)
+    seats = subject.seats
+    return [f"round {number}: seat {seats[s]} counts {said[s]:g} samples" for s in np.flatnonzero(is_other)]
+
+
+def own_reward(subject: Subject, budget: Budget, key: Key) -> Outcome:
+    """Is a learner moved by its own reward, and by no other that it should not know of?"""
+    statistic = "pairs of seats where a reward does not reach its own learner, or reaches another's alone"
+    one, parts = subject.rounds()[1], subject.parts()
+    if reason := _not_asked(subject):
+        return not_run(statistic, reason)
+    agents = subject.learning_job().env.num_agents
+
+    def learned(trajectory: Trajectory) -> PyTree:
+        return parts.learn(one.before.params, one.before.learner, trajectory, update_key(one.before))[0][0]
+
+    plainly = learned(one.trajectory)
+    reaches = np.stack(
+        [
+            _moved(plainly, learned(_paid_more(one.trajectory, seat, agents)))
+            for seat in subject.seats.tolist()
+        ]
+    )
+    return exact(statistic, *_told_reach(subject, reaches, "reward"))
+
+
+def _moved(left: PyTree, right: PyTree) -> Bool[np.ndarray, " seat"]:
+    """Which seats' policies and critics differ; what they know of others is another matter."""
+    changed = {module: rows for module, rows in changed_modules(left, right).items() if module.is_own}
+    acting = [rows for module, rows in changed.items() if module.short in ("policy", "critic")]
+    return np.any(np.stack(acting or list(changed.values())), axis=0)
+
+
+def _paid_more(played: Trajectory, seat: int, agents: int) -> Trajectory:
+    after = played.steps.after
+    is_paid = (jnp.arange(agents) == seat)[None, None, :] & played.steps.before.active
+    paid = dataclasses.replace(after, reward=after.reward + jnp.where(is_paid, GIFT, 0.0))
+    return dataclasses.replace(played, steps=dataclasses.replace(played.steps, after=paid))
+
+
+def _told_reach(subject: Subject, reaches: Bool[np.ndarray, "source sink"], what: str):
+    """Breaches, comparisons and a sentence: one's own must arrive, and pairs must be treated alike."""
+    seats, rows = subject.seats, range(len(reaches))
+    wrong = [f"seat {seats[row]} learns nothing from its own {what}" for row in rows if not reaches[row, row]]
+    names = {module.short for module in modules(subject.rounds()[0].before.params)}
+    config = subject.config(subject.learner)
+    is_alone = names <= ALONE and getattr(config, "learning_reward", "own") == "own"
+    for source in rows:
+        for sink in rows:
+            is_odd = reaches[source, sink] and (is_alone or not reaches[sink, source])
+            if source != sink and is_odd:
+                wrong.append(f"seat {seats[sink]} learns from the {what} of seat {seats[source]}")
+    return len(wrong), reaches.size, "; ".join(wrong[:3])
+
+
+def _not_asked(subject: Subject) -> str:
+    """Why it is not asked who learns from whom; nothing where it is."""
+    if subject.learner in TAKE_TURNS:
+        return "learners take turns here, as they should"
+    reward = getattr(subject.config(subject.learner), "learning_reward", "own")
+    if reward not in ("own", "team", "mix"):
+        return "learners are taught a reward of the user's own"
+    return "" if own_tensors(subject.rounds()[0].before.params) else SHARED
+
+
+def turns(subject: Subject, budget: Budget, key: Key) -> Outcome:
+    """Does it matter who learns first? Does anybody learn from weights it should not know of?"""
+    statistic = "pairs of seats where one's weights reach what the other learns, and not the other way round"
+    one, parts = subject.rounds()[1], subject.parts()
+    own = [module for module in modules(one.before.params) if module.is_own]
+    if reason := _not_asked(subject):
+        return not_run(statistic, reason)
+
+    def learned(params: PyTree) -> PyTree:
+        return parts.learn(params, one.before.learner, one.trajectory, update_key(one.before))[0][0]
+
+    plainly, reaches = learned(one.before.params), []
+    for seat in range(len(subject.seats)):
+        params = one.before.params
+        for number, module in enumerate(own):
+            params = disturbed(params, module, jax.random.fold_in(key, number), seat, size=0.05)
+        reaches.append(_moved(plainly, learned(params)))
+    return exact(statistic, *_told_reach(subject, np.stack(reaches), "weights"))
+
+
+def twins(subject: Subject, budget: Budget, key: Key) -> Outcome:
+    """Two seats with the same weights, the same games and the same keys: do they learn the same?"""
+    statistic = "tensors of seats that learned otherwise than their twin in seat 0"
+    job, one, parts = subject.learning_job(), subject.rounds()[1], subject.parts()
+    tensors = own_tensors(one.before.params)
+    if subject.learner in TAKE_TURNS:
+        return not_run(statistic, "learners take turns here, as they should")
+    reads = job.stretches[0].algorithm.reads_states or _share_memory(one.before.learner)
+    if not tensors or reads or len(set(subject.lineup)) > 1:
+        return not_run(statistic, "seats share weights or memory, differ, or read the game itself")
+
+    def alike(part: Any) -> Any:
+        if not isinstance(part, Seated):
+            return part
+        return Seated(
+            jax.tree.map(lambda x: jnp.broadcast_to(x[:1], x.shape), part.own),
+            part.common,
+        )
+
+    params, learner = (map_seated(alike, tree) for tree in (one.before.params, one.before.learner))
+    rows = _as_first_seat(one.trajectory, job.env.num_agents)
+    after = parts.learn(params, learner, rows, update_key(one.before))[0][0]
+    wrong = [
+        (path, seat)
+        for path, rows in own_tensors(after)
+        for seat in range(1, len(rows))
+        if not np.array_equal(rows[0], rows[seat], equal_nan=True)
+    ]
+    what = f"seat {wrong[0][1]} learns otherwise than seat 0 from the same ({wrong[0][0]})" if wrong else ""
+    return exact(statistic, len(wrong), len(tensors) * (job.env.num_agents - 1), what)
+
+
+def _share_memory(learner: PyTree) -> bool:
+    parts = jax.tree.leaves(learner, is_leaf=lambda x: isinstance(x, Seated))
+    return any(jax.tree.leaves(part.common) for part in parts if isinstance(part, Seated))
+
+
+def _as_first_seat(played: Trajectory, agents: int) -> Trajectory:
+    """What happened to the first seat happens to everyone."""
+
+    def steps(x: Array) -> Array:
+        is_by_seat = x.ndim > 2 and x.shape[2] == agents
+        return jnp.broadcast_to(x[:, :, :1], x.shape) if is_by_seat else x
+
+    def games(x: Array) -> Array:
+        return jnp.broadcast_to(x[:, :1], x.shape) if x.ndim > 1 and x.shape[1] == agents else x
+
+    return Trajectory(
+        jax.tree.map(steps, played.steps),
+        jax.tree.map(steps, played.memory),
+        jax.tree.map(games, played.next),
+        jax.tree.map(games, played.next_memory),
+    )
+
+
+def renamed_training(subject: Subject, budget: Budget, key: Key) -> Outcome:
+    """Train, then rename; rename, then train: the same weights?"""
+    statistic = f"weights after {UPDATES} updates, renamed after against renamed before"
+    job, rounds = subject.learning_job(), subject.rounds()
+    if len(set(subject.lineup)) > 1 or len(set(subject.env.alike)) > 1 or subject.env.package:
+        return not_run(statistic, "seats are not alike to the bit here")
+    turn, begun = circle(job.env.num_agents), rounds[0].before
+    updates = UPDATES if own_tensors(begun.params) else 1
+    is_pooled = any(not module.is_own for module in modules(begun.params))
+    other = renamed(job.env, turn.tolist())
+    parts = subject.parts()._replace(collect=collector(job, other))
+    again = rounds_from(job, parts, _turned(job.env, begun, turn), updates)
+    after = _turned(job.env, rounds[updates - 1].after, turn)
+    found = differences(after.params, again[-1].after.params, POOLED if is_pooled else 0.0)
+    if not found:
+        return exact(statistic, 0, len(jax.tree.leaves(after.params)), "")
+    same_play = _plays_alike(rounds[0], again[0], turn)
+    room, stage = ("algorithms", "learning") if same_play else ("training", "play")
+    what = f"{told(found)} depends on who is called what; {stage} is where it begins"
+    return exact(statistic, len(found), len(jax.tree.leaves(after.params)), what, room=room)
+
+
+def _turned(env: Environment, state: TrainState, turn: np.ndarray) -> TrainState:
+    with_seed = jax.tree.map(lambda x: x[None], state)
+    return jax.tree.map(lambda x: x[0], renamed_state(env, with_seed, turn))
+
+
+def _plays_alike(one: Round, other: Round, turn: np.ndarray) -> bool:
+    """Whether the first round is the same under other names."""
+    first, second = one.trajectory.steps, other.trajectory.steps
+    rewards = np.asarray(first.after.reward)[..., turn], np.asarray(second.after.reward)
+    actions = np.asarray(first.decision.action)[..., turn], np.asarray(second.decision.action)
+    return np.array_equal(*rewards) and np.array_equal(*actions)
+
+
+# --- chance --------------------------------------------------------------------------------------
+
+
+def draws(subject: Subject, budget: Budget, key: Key) -> Outcome:
+    """Are actions drawn from what is recorded as the policy, each by chance of its own?"""
+    statistic = "how often actions agree between seats, steps or games, beyond what their policies say"
+    seen = {"seats": [], "steps": [], "games": [], "actions": []}
+    for one in subject.rounds():
+        for name, (agree, expected) in _agreements(one.trajectory).items():
+            seen[name].append((agree, expected))
+    tested = {name: _beyond_chance(pairs) for name, pairs in seen.items() if pairs}
+    worst = min(tested, key=lambda name: (abs(tested[name][1].value) <= NOTABLE, tested[name][0]))
+    p, effect, n = tested[worst]
+    what = {
+        "seats": "players do the same more often than chance allows: do they share a key?",
+        "steps": "what was done before comes again more often than chance allows: is a key used twice?",
+        "games": "games go the same way more often than chance allows: do they share a key?",
+        "actions": "actions are not drawn from the policy that is recorded with them",
+    }[worst]
+    is_one_name = worst == "seats" and _share_identity(subject.rounds()[0].before.params)
+    return Outcome(
+        statistic,
+        figure=effect.value,
+        threshold=NOTABLE,
+        p=min(1.0, p * len(tested)),
+        effect=effect,
+        n=n,
+        next=what,
+        unit="share of actions",
+        room="training" if is_one_name or worst in ("steps", "games") else "algorithms",
+    )
+
+
+def _share_identity(params: PyTree) -> bool:
+    """Whether two seats are told that they are the same player."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        if "identity" in jax.tree_util.keystr(path):
+            return len(np.unique(np.asarray(leaf))) < leaf.size
+    return False
+
+
+def _agreements(played: Trajectory) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """By kind: whether two actions agree, and the chance of it given what came before."""
+    steps = played.steps
+    policy, action = np.asarray(steps.decision.policy, np.float64), np.asarray(steps.decision.action)
+    active = np.asarray(steps.before.active)
+    taken = np.eye(policy.shape[-1])[action]
+    first, second = np.triu_indices(action.shape[-1], 1)
+    pairs = active[..., first] & active[..., second]
+    both = np.sum(policy[..., first, :] * policy[..., second, :], axis=-1)
+    later = active[1:] & active[:-1]
+    beside = active[:, 1:] & active[:, :-1]
+    return {
+        "seats": ((action[..., first] == action[..., second])[pairs], both[pairs]),
+        "steps": ((action[1:] == action[:-1])[later], np.sum(policy[1:] * taken[:-1], axis=-1)[later]),
+        "games": (
+            (action[:, 1:] == action[:, :-1])[beside],
+            np.sum(policy[:, 1:] * policy[:, :-1], axis=-1)[beside],
+        ),
+        "actions": (np.where(action == 0, 1, 0)[active], policy[..., 0][active]),
+    }
+
+
+def _beyond_chance(pairs: list[tuple[np.ndarray, np.ndarray]]) -> tuple[float, Effect, int]:
+    """Two-sided p of as many agreements, and their share beyond what was expected, with interval."""
+    agree, chance = (np.concatenate([pair[i] for pair in pairs]) for i in (0, 1))
+    chance = np.clip(chance, 0.0, 1.0)
+    deviation = np.sqrt(max(float(np.sum(chance * (1.0 - chance))), 1e-9))
+    beyond = float(np.sum(agree - chance))
+    count = max(len(agree), 1)
+    half = 3.8 * deviation / count
+    share = beyond / count
+    return float(2 * stats.norm.sf(abs(beyond) / deviation)), Effect(share, share - half, share + half), count
+
+
+FAIRNESS = (
+    Check("samples", "pipeline", "Is every sample used equally often?", "exact", "training", samples),
+    Check(
+        "steps_taken",
+        "pipeline",
+        "Does every seat take the same number of steps?",
+        "exact",
+        "training",
+        steps_taken,
+    ),
+    Check("draws", "pipeline", "Does each player decide by its own chance?", "test", "training", draws),
+    Check(
+        "own_reward",
+        "pipeline",
+        "Does everyone learn from its own reward?",
+        "exact",
+        "algorithms",
+        own_reward,
+    ),
+    Check("turns", "pipeline", "Does it matter who learns first?", "exact", "training", turns),
+    Check("twins", "pipeline", "Do equal learners learn equally?", "exact", "algorithms", twins),
+    Check(
+        "renamed_training",
+        "pipeline",
+        "Does training treat all names alike?",
+        "exact",
+        "training",
+        renamed_training,
+        ("renaming", "views", "starts_apart", "equal_terms", "steps_taken", "repeats", "own_reward", "twins"),
+    ),
+)

@@ -1,0 +1,345 @@
+"""Does every setting do something, and does what is switched off do nothing?
+
+Programs are traced, not run: a setting that leaves the programs of learning and of play as they were has no
+effect, whatever its name promises. What only figures depend on is taken out of them first.
+"""
+
+import dataclasses
+import re
+import typing
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.interpreters import partial_eval
+
+from coplay import settings
+from coplay.algorithms import ALGORITHMS
+from coplay.algorithms.ppo import Plan, PPOConfig
+from coplay.audit import captured
+from coplay.audit.captured import parts_of, rounds_from, update_key
+from coplay.audit.compare import differences, disturbed, module_at, modules, told
+from coplay.audit.finding import Check, Outcome, exact, not_run
+from coplay.audit.ladder import rungs
+from coplay.audit.small_scale import at_small_scale
+from coplay.audit.subject import Budget, Subject
+from coplay.errors import BadInput
+from coplay.experiment import Experiment, algorithms_in_play, build, job, with_overrides
+from coplay.training.job import Job
+from coplay.types import Algorithm, Key, PyTree, as_played
+
+FORCED = 1e-5  # relative: the same by another program
+WEIGHS = re.compile("weight|clip|share|scale|discount|trace|doubt|pay|norm|kl|huber|whim|explore|decay")
+EFFECT = ["it has an effect"]
+LOUD = 5.0  # weight of a term that is to be heard
+
+
+# --- every setting -------------------------------------------------------------------------------
+
+
+def flags(subject: Subject, budget: Budget, key: Key) -> Outcome:
+    """Is every setting read as it is written, and does it change what it should?"""
+    statistic = "settings that are read wrongly, or change neither what is learned nor how it is played"
+    assert subject.learning_job() and subject.experiment is not None
+    wrong, seen = _misread(), 4
+    for name in subject.learners:
+        bases = [_Traced(base, name) for base in _bases(subject.experiment, name)]
+        for field in dataclasses.fields(getattr(subject.experiment, name)):
+            is_alone = "team" in field.name and _is_single(subject)
+            if is_alone or not (budget.is_full or _is_asked(getattr(subject.experiment, name), field)):
+                continue
+            seen += 1
+            wrong += _without_effect(bases, field.name)
+    room = "cli" if wrong and "is read as" in wrong[0] else ""
+    return exact(statistic, len(wrong), seen, "; ".join(wrong[:3]), room=room)
+
+
+def _is_single(subject: Subject) -> bool:
+    """One player is no team."""
+    return len(subject.learners) == 1 and len(subject.seats) == 1
+
+
+def _is_asked(config: Any, field: dataclasses.Field) -> bool:
+    """Switches, what terms and rows weigh, and what the experiment has set; all of them only in full."""
+    value, kind = getattr(config, field.name), typing.get_type_hints(type(config))[field.name]
+    is_switch = kind is bool or typing.get_origin(kind) is Literal
+    return is_switch or bool(WEIGHS.search(field.name)) or value != field.default
+
+
+def _without_effect(bases: list["_Traced"], field: str) -> list[str]:
+    """What is wrong with a setting: tried where little else is on, and then as the experiment has it."""
+    said = []
+    for base in bases:
+        said = base.without_effect(field)
+        if said == EFFECT:
+            return []
+    return said
+
+
+def _misread() -> list[str]:
+    """Switches as people write them."""
+    spelled = {"True": True, "False": False, "true": True, "false": False}
+    return [
+        f"{text!r} is read as {settings.parse_text(text)!r}"
+        for text, value in spelled.items()
+        if settings.parse_text(text) is not value
+    ]
+
+
+def _bases(experiment: Experiment, name: str) -> list[Experiment]:
+    plain, full = _plain(experiment, name), at_small_scale(experiment)
+    return [full] if plain is None or plain == full else [plain, full]
+
+
+def _plain(experiment: Experiment, name: str) -> Experiment | None:
+    """The same algorithm with most of its parts switched off, where that can be."""
+    ladder = [rung.experiment for rung in rungs(experiment)]
+    same = [rung for rung in ladder if rung is not None and algorithms_in_play(rung) == [name]]
+    return at_small_scale(same[0]) if same else None
+
+
+class _Print(NamedTuple):
+    """What programs are, without figures: text and the numbers they hold."""
+
+    text: str
+    numbers: tuple[bytes, ...]
+
+
+class _Traced:
+    """Programs of an experiment, and of the same with one setting changed."""
+
+    def __init__(self, experiment: Experiment, name: str):
+        self.experiment, self.name = experiment, name
+        self.work = job(build(experiment))
+        self.state = state = captured.start(self.work)
+        algorithm = self.work.stretches[0].algorithm
+        collect = captured.collecting(self.work, algorithm)
+        self.actor, self.trajectory, _ = jax.eval_shape(collect, state.params, state.actor, state.key)
+        self.base = [made() for made in self.prints(algorithm)]
+
+    def prints(self, algorithm: Algorithm) -> list[Callable[[], _Print]]:
+        """Of play, learning and how both start; made one by one, for the first mostly tells. Who plans its
+        moves is asked first how it plays."""
+        state, actor = self.state, self.actor
+        now = (state.params, actor.memory, actor.timestep, actor.env_state, state.key)
+        learned = (state.params, state.learner, self.trajectory, state.key)
+        learning = [
+            lambda: _print(lambda *x: algorithm.learn.update(*x)[:2], *learned),
+            lambda: _print(algorithm.learn.init, state.params),
+        ]
+        playing = [
+            lambda: _print(lambda *x: as_played(algorithm).act(*x)[1].policy, *now),
+            lambda: _print(lambda *x: algorithm.act(*x)[1].policy, *now),
+            lambda: _print(algorithm.watch, state.params, actor.memory, _first_step(self.trajectory.steps)),
+            lambda: _shapes(algorithm.remember(self.work.num_envs)),
+        ]
+        plans = getattr(getattr(self.experiment, self.name), "acts", "policy") not in ("policy", "network")
+        made = [*playing, *learning] if plans else [*learning, *playing]
+        return [*made, lambda: _shapes(algorithm.init(state.key))]
+
+    def without_effect(self, field: str) -> list[str]:
+        name, config = self.name, getattr(self.experiment, self.name)
+        said: list[str] = []
+        if field in _idle(config):
+            return said
+        for value in far_values(typing.get_type_hints(type(config))[field], getattr(config, field)):
+            try:
+                parsed = settings.parse_text(_written(value))
+                changed = with_overrides(self.experiment, {f"{name}.{field}": parsed})
+                algorithm = job(build(changed)).stretches[0].algorithm
+            except (BadInput, ValueError):
+                continue  # refused with the others as they are
+            now = getattr(getattr(changed, name), field)
+            if now != value:
+                return [f"{name}.{field}={_written(value)} is read as {now!r}"]
+            if not self.is_the_same(algorithm):
+                return EFFECT
+            said = [f"{name}.{field} changes nothing: {getattr(config, field)!r} is as good as {value!r}"]
+        return said
+
+    def is_the_same(self, algorithm: Algorithm) -> bool:
+        try:
+            return all(new() == old for new, old in zip(self.prints(algorithm), self.base, strict=True))
+        except Exception:  # weights or memory of another shape: it does change something
+            return False
+
+
+def _shapes(tree: PyTree) -> _Print:
+    """Of what is remembered, or of weights."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return _Print(str([(jax.tree_util.keystr(path), x.shape) for path, x in leaves]), ())
+
+
+def _first_step(steps: PyTree) -> PyTree:
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), steps)
+
+
+def _print(function, *arguments) -> _Print:
+    traced = jax.make_jaxpr(function)(*arguments)
+    used, _ = partial_eval.dce_jaxpr(traced.jaxpr, [True] * len(traced.jaxpr.outvars))
+    numbers = tuple(np.asarray(x).tobytes() for x in traced.consts if not _is_key(x))
+    return _Print(str(used), numbers)
+
+
+def _is_key(x: Any) -> bool:
+    return hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+
+
+def _idle(config: Any) -> frozenset[str]:
+    """Settings that say themselves that they change nothing as the others are."""
+    return getattr(config, "idle", frozenset())
+
+
+def far_values(kind: Any, value: Any) -> list[Any]:
+    """Other values of a setting, well apart from what it is."""
+    origin, choices = typing.get_origin(kind), typing.get_args(kind)
+    if kind is bool:
+        return [not value]
+    if origin is Literal:
+        return [choice for choice in choices if choice != value]
+    if kind is int:
+        return [value * 2 + 1, value + 1, 1]
+    if kind is float or float in choices:
+        return _far_numbers(value)
+    return []
+
+
+def _far_numbers(value: float | None) -> list[float]:
+    if value is None:
+        return [0.01]
+    return [x for x in (value * 3 if value else 0.3, value / 3, 0.5, 0.1) if x != value]
+
+
+def _written(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+# --- what is switched off ------------------------------------------------------------------------
+
+OFF = {"hyper_mappo": ("context", "none", "mappo")}  # a switch, what turns it off, and the rung it then is
+SILENT = {"hyper_mappo": ("delta_scale", 0.0, "generator")}  # a weight, and the network it silences at 0
+
+
+def off_is_off(subject: Subject, budget: Budget, key: Key) -> Outcome:
+    """Is what is switched off the baseline, to the bit, and is what is weighed by 0 silent?"""
+    statistic = "parts that are switched off and felt all the same"
+    assert subject.learning_job() and subject.experiment is not None
+    pairs, silent = _off_pairs(subject), _silenced(subject, key)
+    if not pairs and silent is None:
+        return not_run(statistic, "there is nothing to switch off")
+    wrong = [] if not silent else [silent]
+    for what, off, baseline in pairs:
+        found = differences(_policy_and_critic(off), _policy_and_critic(baseline))
+        wrong += [f"{what}: {told(found)} is not the baseline's after two updates"] if found else []
+    return exact(statistic, len(wrong), len(pairs) + (silent is not None), wrong[0] if wrong else "")
+
+
+def _off_pairs(subject: Subject) -> list[tuple[str, Experiment, Experiment]]:
+    assert subject.experiment is not None
+    experiment, name, found = subject.experiment, subject.learner, []
+    ladder = {rung.name: rung.experiment for rung in rungs(experiment)}
+    if name in OFF:
+        field, value, rung = OFF[name]
+        baseline = ladder.get(rung)
+        if baseline is not None:
+            off = with_overrides(experiment, {f"{name}.{field}": value})
+            found.append((f"{field}={value}", off, baseline))
+    barest = ladder.get("ppo")
+    if name == "hop_plus" and barest is not None and set(subject.lineup) == {name}:
+        found.append(("all parts off", barest, as_ppo(barest)))
+    return found
+
+
+def _silenced(subject: Subject, key: Key) -> str | None:
+    """What is wrong with a network that its weight should silence; None where there is none."""
+    assert subject.experiment is not None
+    name = subject.learner
+    if name not in SILENT:
+        return None
+    field, value, network = SILENT[name]
+    work = job(build(with_overrides(at_small_scale(subject.experiment), {f"{name}.{field}": value})))
+    algorithm, state = work.stretches[0].algorithm, captured.start(work)
+    act = captured.quick(lambda *arguments: algorithm.act(*arguments)[1].policy)
+    now = state.actor.memory, state.actor.timestep, state.actor.env_state, key
+    module = next((m for m in modules(state.params) if m.short == network), None)
+    if module is None:
+        return None
+    noisy = disturbed(state.params, module, key)
+    apart = float(np.abs(np.asarray(act(state.params, *now)) - np.asarray(act(noisy, *now))).max())
+    return f"{field}={value} leaves {network} felt by {apart:.2g}" if apart > FORCED else ""
+
+
+def as_ppo(barest: Experiment) -> Experiment:
+    """Plain PPO with the settings of a learner whose parts are off."""
+    config = barest.hop_plus
+    fields = {field.name: getattr(config, field.name) for field in dataclasses.fields(PPOConfig)}
+    return with_overrides(barest, {"algorithm": "ppo"} | {f"ppo.{n}": x for n, x in fields.items()})
+
+
+def _policy_and_critic(experiment: Experiment) -> list[np.ndarray]:
+    """After two updates."""
+    work = _alone(at_small_scale(experiment))
+    after = rounds_from(work, parts_of(work), captured.start(work), 2)[-1].after.params
+    found = jax.tree_util.tree_leaves_with_path(after)
+    return [np.asarray(leaf) for path, leaf in found if module_at(path).short in ("policy", "critic")]
+
+
+def _alone(experiment: Experiment) -> Job:
+    """Its learner in every seat, not in a line-up: there, chance would go by its name."""
+    work, (name,) = job(build(experiment)), algorithms_in_play(experiment)
+    plan = Plan(work.num_updates, work.sequence_length, work.num_envs, work.num_steps)
+    seats = tuple(range(work.env.num_agents))
+    algorithm = ALGORITHMS[name](work.env, seats, getattr(experiment, name), plan)
+    return work._replace(stretches=[work.stretches[0]._replace(algorithm=algorithm)])
+
+
+# --- terms of the loss ---------------------------------------------------------------------------
+
+
+def terms(subject: Subject, budget: Budget, key: Key) -> Outcome:
+    """Does the entropy term make a policy more even?"""
+    statistic = (
+        "how much more even a policy is after an update with a loud entropy term than without, in nats"
+    )
+    name = subject.learner
+    if not isinstance(subject.config(name), PPOConfig):
+        return not_run(statistic, "this learner has no such term")
+    entropies = _entropies(subject, name)
+    gains = (entropies[0] - entropies[1])[subject.seats]
+    gain = float(np.mean(gains))
+    return Outcome(
+        statistic,
+        figure=gain,
+        threshold=0.0,
+        verdict="pass" if gain > 0 else "fail",
+        next="" if gain > 0 else "the entropy term makes policies less even: its sign?",
+        by_seat=tuple(float(x) for x in gains),
+        unit="nats",
+    )
+
+
+def _entropies(subject: Subject, name: str) -> list[np.ndarray]:
+    """By seat, of policies on the rows they have just learned from, with a loud term and without."""
+    assert subject.experiment is not None
+    plain = _plain(subject.experiment, name) or at_small_scale(subject.experiment)
+    work = job(build(plain))
+    state = captured.start(work)
+    _, trajectory, _ = captured.collector(work, work.env)(state.params, state.actor, state.key)
+    found = []
+    for weight in (LOUD, 0.0):
+        loud = {"entropy_weight": weight, "epochs": 8, "learning_rate": 0.01}
+        changed = job(build(with_overrides(plain, {f"{name}.{field}": x for field, x in loud.items()})))
+        learn = captured.quick(changed.stretches[0].algorithm.learn.update)
+        learner = changed.stretches[0].algorithm.learn.init(state.params)
+        params, learner, _ = learn(state.params, learner, trajectory, update_key(state))
+        found.append(np.asarray(learn(params, learner, trajectory, update_key(state))[2]["policy/entropy"]))
+    return found
+
+
+FLAGS = (
+    Check("flags", "liveness", "Does every setting do something?", "exact", "algorithms", flags),
+    Check("off_is_off", "liveness", "Is what is switched off off?", "exact", "nets", off_is_off),
+    Check("terms", "liveness", "Does each term pull its way?", "exact", "algorithms", terms),
+)

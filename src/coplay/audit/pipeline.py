@@ -1,0 +1,194 @@
+"""How learners start, whether what happens is repeatable, and whether every weight learns. At a small scale.
+
+Whether they are treated alike: `fairness.py`.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from coplay.audit import captured, small_scale
+from coplay.audit.captured import Round
+from coplay.audit.compare import changed_modules, differences, module_at, own_tensors, plain, told
+from coplay.audit.fairness import FAIRNESS
+from coplay.audit.finding import SHARED, Check, Outcome, exact, not_run
+from coplay.audit.subject import Budget, Subject
+from coplay.experiment import build, job, with_overrides
+from coplay.types import Key, PyTree, Seated
+
+UPDATES = 3
+NEARLY_EVEN = 0.98  # of the largest entropy there could be
+
+
+# --- before anything is learned ------------------------------------------------------------------
+
+
+def starts_apart(subject: Subject, budget: Budget, key: Key) -> Outcome:
+    """Do independent learners start with weights of their own?"""
+    statistic = "tensors of two independent seats that are equal before training, though drawn"
+    work, begun = subject.learning_job(), subject.rounds()[0].before.params
+    seen, equal = _equal_rows(begun)
+    if not seen:
+        return not_run(statistic, SHARED)
+    if not equal:
+        return exact(statistic, 0, seen, "")
+    drawn = work.stretches[0].algorithm.init(jax.random.key(1))
+    room = "algorithms" if _equal_rows(drawn)[1] else "training"
+    what = f"seat {equal[0][1]} starts with the weights of seat 0 ({equal[0][0]}): one key for all?"
+    return exact(statistic, len(equal), seen, what, room=room)
+
+
+def _equal_rows(params: PyTree) -> tuple[int, list[tuple[str, int]]]:
+    """How many rows were compared with the first seat's, and which are equal to it."""
+    seen, equal = 0, []
+    for path, rows in own_tensors(params):
+        for seat in range(1, len(rows)):
+            if np.ptp(rows[seat]) > 0 and np.ptp(rows[0]) > 0:
+                seen += 1
+                equal += [(path, seat)] if np.array_equal(rows[0], rows[seat]) else []
+    return seen, equal
+
+
+def starts_even(subject: Subject, budget: Budget, key: Key) -> Outcome:
+    """Does play start near uniform?"""
+    statistic = "surprise at the first decisions, as a share of what an even choice would have, lowest seat"
+    rows = subject.rounds()[0].taps.get("rows")
+    if rows is None:
+        return not_run(statistic, "this learner does not tell what it learns from")
+    choice = np.asarray(rows.policy.legal).sum(axis=-1)
+    counts = (choice > 1) & np.asarray(rows.policy.counts)
+    of_even = np.where(counts, np.log(np.maximum(choice, 2)), 0.0).sum(axis=(0, 1))
+    surprise = np.where(counts, -np.asarray(rows.again), 0.0).sum(axis=(0, 1))
+    by_seat = np.where(of_even > 0, surprise / np.maximum(of_even, 1e-9), 1.0)
+    lowest = int(np.argmin(by_seat))
+    is_even = by_seat[lowest] >= NEARLY_EVEN
+    return Outcome(
+        statistic,
+        figure=float(by_seat[lowest]),
+        threshold=NEARLY_EVEN,
+        verdict="pass" if is_even else "fail",
+        next="" if is_even else f"seat {lowest} starts with likes and dislikes: how are last layers drawn?",
+        n=int(counts.sum()),
+        by_seat=tuple(float(x) for x in by_seat),
+    )
+
+
+def equal_terms(subject: Subject, budget: Budget, key: Key) -> Outcome:
+    """Are all learners given the same rates, counts and moments to begin with?"""
+    statistic = "numbers of the learners' own state that differ between seats before training"
+    learner = subject.rounds()[0].before.learner
+    found, count = [], 0
+    for path, leaf in _own_leaves(learner):
+        rows = plain(leaf)
+        count += rows[1:].size
+        is_other = ~((rows == rows[:1]) | ((rows != rows) & (rows[:1] != rows[:1])))
+        if is_other.any():
+            found.append((path, int(np.argwhere(is_other)[0][0])))
+    if not count:
+        return not_run(statistic, SHARED)
+    what = f"seat {found[0][1]} is given another {found[0][0]} than seat 0" if found else ""
+    return exact(statistic, len(found), count, what)
+
+
+def _own_leaves(tree: PyTree) -> list[tuple[str, jax.Array]]:
+    found = []
+    for path, seated in jax.tree_util.tree_leaves_with_path(tree, is_leaf=lambda x: isinstance(x, Seated)):
+        if isinstance(seated, Seated):
+            for below, leaf in jax.tree_util.tree_leaves_with_path(seated.own):
+                found.append((jax.tree_util.keystr((*path, *below)), leaf))
+    return found
+
+
+# --- the same again ------------------------------------------------------------------------------
+
+
+def repeats(subject: Subject, budget: Budget, key: Key) -> Outcome:
+    """The same seed twice: the same bits?"""
+    statistic = "the start and one update, made and traced anew from the same seed"
+    work, first = subject.learning_job(), subject.rounds()[0]
+    found = differences(first.before, captured.start(work))
+    again = captured.one_round(work, captured.parts_of(work), first.before)
+    found += differences(first.after, again.after)
+    what = f"{told(found)} came out otherwise the second time"
+    return exact(statistic, len(found), len(jax.tree.leaves(first.after)), what)
+
+
+def seeds_apart(subject: Subject, budget: Budget, key: Key) -> Outcome:
+    """Does another seed give another run?"""
+    statistic = "parts of a start that another seed leaves as they were"
+    assert subject.learning_job() and subject.experiment is not None
+    other = with_overrides(subject.experiment, {"seed": subject.experiment.seed + 1})
+    work = job(build(small_scale.at_small_scale(other)))
+    begun = subject.rounds()[0].before
+    if work.seed != subject.experiment.seed + 1:
+        return exact(statistic, 1, 1, "the seed that is given is not the one that is used", room="cli")
+    again = captured.start(work)
+    moved = changed_modules(begun.params, again.params)
+    same = [module.name for module, rows in moved.items() if not rows.all() and module.short != "scale"]
+    same += [] if differences(begun.key, again.key) else ["the key"]
+    return exact(
+        statistic, len(same), len(moved) + 1, f"{same[0] if same else ''} is the same for another seed"
+    )
+
+
+def resumes(subject: Subject, budget: Budget, key: Key) -> Outcome:
+    """Stopped, saved and gone on with: the same bits, normalisers and buffers included?"""
+    statistic = "everything after four updates, in one go against saved and loaded half-way"
+    run = subject.small_run()
+    found = differences(run.whole, run.resumed)
+    what = f"{told(found)} is another after it was saved and loaded"
+    return exact(statistic, len(found), len(jax.tree.leaves(run.whole)), what)
+
+
+# --- every weight ---------------------------------------------------------------------------------
+
+
+def moves(subject: Subject, budget: Budget, key: Key) -> Outcome:
+    """Does every weight of every seat learn?"""
+    statistic = f"tensors, by seat where seats have their own, that {UPDATES} updates left as they were"
+    rounds = subject.rounds()
+    if not np.any(np.asarray(rounds[0].trajectory.steps.before.observation)):
+        return not_run(statistic, "there is nothing to see in this game: first layers have nothing to learn")
+    begun, after = rounds[0].before.params, rounds[UPDATES - 1].after.params
+    still, count = _still(begun, after)
+    if not still:
+        return exact(statistic, 0, count, "")
+    path, seat, module = still[0]
+    gradient = _gradient_of(rounds[UPDATES - 1], module)
+    room = "nets" if gradient == 0.0 else "algorithms"
+    why = "no gradient reaches it" if gradient == 0.0 else "is it in the optimiser, and for every seat?"
+    who = "" if seat is None else f" of seat {seat}"
+    return exact(statistic, len(still), count, f"{path}{who} did not move: {why}", room=room)
+
+
+def _still(begun: PyTree, after: PyTree) -> tuple[list[tuple[str, int | None, str]], int]:
+    still, count = [], 0
+    pairs = zip(jax.tree_util.tree_leaves_with_path(begun), jax.tree.leaves(after), strict=True)
+    for (path, a), b in pairs:
+        if jnp.issubdtype(a.dtype, jnp.floating):
+            module = module_at(path)
+            rows = a.shape[0] if module.is_own else 1
+            same = (np.asarray(a) == np.asarray(b)).reshape(rows, -1).all(axis=1)
+            count += rows
+            seats = [int(s) if module.is_own else None for s in np.flatnonzero(same)]
+            still += [(jax.tree_util.keystr(path), seat, module.short) for seat in seats]
+    return still, count
+
+
+def _gradient_of(one: Round, module: str) -> float | None:
+    """Size of its gradient where a metric tells it."""
+    name = {"critic": "value"}.get(module, module)
+    found = one.metrics.get(f"{name}/grad_norm")
+    return None if found is None else float(np.nanmax(np.asarray(found)))
+
+
+PIPELINE = (
+    Check("starts_apart", "pipeline", "Do learners start apart?", "exact", "nets", starts_apart),
+    Check("starts_even", "pipeline", "Does play start near uniform?", "judgement", "nets", starts_even),
+    Check("equal_terms", "pipeline", "Do learners start on equal terms?", "exact", "algorithms", equal_terms),
+    Check("repeats", "pipeline", "Does a seed repeat to the bit?", "exact", "training", repeats),
+    Check("seeds_apart", "pipeline", "Is another seed another run?", "exact", "training", seeds_apart),
+    *FAIRNESS,
+    Check("moves", "pipeline", "Does every weight learn?", "exact", "algorithms", moves, ("steps_taken",)),
+    Check("resumes", "pipeline", "Is a resumed run the same?", "exact", "training", resumes, ("repeats",)),
+)
