@@ -19,8 +19,8 @@ from typing import Any
 
 import jax
 
-from coplay.audit import AREAS, CHECKS, asked, audit
-from coplay.audit.finding import Finding, findings, first_to_look_at
+from coplay.audit import AREAS, CHECKS, asked, asked_in_turn, checks_of
+from coplay.audit.finding import Finding, Seen, findings, first_to_look_at
 from coplay.audit.subject import Budget, Subject
 from coplay.experiment import build, read_experiment, with_overrides
 from coplay.training.devices import prepare
@@ -71,9 +71,22 @@ def finding_of(subject: Subject, name: str) -> Finding:
 
 
 def blindly(planted: Planted | None, name: str, settings: Any, seed: int = 0) -> list[Finding]:
-    """Everything that an audit finds."""
+    """Everything that an audit finds; with a defect, until nothing that follows could name another room."""
     with planted.plant() if planted else contextlib.nullcontext():
-        return audit(subject_of(name, settings, seed), Budget(LIMIT), BLIND, jax.random.key(seed))
+        subject, budget, found = subject_of(name, settings, seed), Budget(LIMIT), []
+        seen: list[Seen] = []
+        for area in BLIND:
+            seen += asked_in_turn(checks_of([area]), subject, budget, jax.random.key(seed), lambda name: None)
+            found = findings(seen)
+            if planted and is_settled(found):
+                break
+        return found
+
+
+def is_settled(found: list[Finding]) -> bool:
+    """Whether all that could explain the failure to look at first has been asked."""
+    first, asked_for = first_to_look_at(found), {finding.name for finding in found}
+    return first is not None and set(CHECKS[first.name].builds_on) <= asked_for
 
 
 def told(found: list[Finding], seconds: float) -> dict[str, Any]:

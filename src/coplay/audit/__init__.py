@@ -5,7 +5,7 @@ passed; one that breaks off is something to doubt, and the others go on.
 """
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 import jax
 
@@ -25,8 +25,8 @@ from coplay.errors import BadInput
 from coplay.types import Key, stream
 
 ALL = (*PHENOMENON, *ENVIRONMENT, *PIPELINE, *BOOKKEEPING, *DATA, *LIVENESS, *FLAGS, *MODELS, *VALUE, *LADDER)
-CHECKS: dict[str, Check] = {check.name: check for check in ALL}
-AREAS = tuple(dict.fromkeys(check.area for check in CHECKS.values()))
+AREAS = tuple(dict.fromkeys(check.area for check in ALL))
+CHECKS: dict[str, Check] = {check.name: check for area in AREAS for check in ALL if check.area == area}
 
 
 def audit(
@@ -38,12 +38,19 @@ def audit(
 ) -> list[Finding]:
     """Every check of these areas, in the catalogue's order; `tell` hears of each before it is made."""
     key = jax.random.key(0) if key is None else key
-    seen = []
-    for check in CHECKS.values():
-        if check.area in areas:
-            tell(check.name)
-            seen.append(asked(check, subject, budget, stream(key, check.name)))
-    return findings(seen)
+    return findings(list(asked_in_turn(checks_of(areas), subject, budget, key, tell)))
+
+
+def checks_of(areas: Collection[str]) -> list[Check]:
+    return [check for check in CHECKS.values() if check.area in areas]
+
+
+def asked_in_turn(
+    checks: Iterable[Check], subject: Subject, budget: Budget, key: Key, tell: Callable[[str], None]
+) -> Iterator[Seen]:
+    for check in checks:
+        tell(check.name)
+        yield asked(check, subject, budget, stream(key, check.name))
 
 
 def asked(check: Check, subject: Subject, budget: Budget, key: Key) -> Seen:

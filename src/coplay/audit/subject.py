@@ -14,7 +14,16 @@ from coplay.audit.captured import Parts, Round
 from coplay.audit.random_play import Moments
 from coplay.audit.small_scale import SmallRun
 from coplay.errors import BadInput
-from coplay.experiment import Experiment, algorithms_in_play, build, job
+from coplay.experiment import (
+    Experiment,
+    algorithms_in_play,
+    build,
+    is_run,
+    job,
+    parse_run,
+    read_experiment,
+    read_run,
+)
 from coplay.training.job import Job
 from coplay.training.run_folder import RunFolder
 from coplay.types import Environment
@@ -102,6 +111,18 @@ class Subject:
         """That the one learner holds."""
         lineup = self.learning_job().stretches[0].lineup
         return np.flatnonzero([name == self.learner for name in lineup])
+
+
+def subject_of(target: str, seed: int = 0) -> Subject:
+    """A run with its own experiment, or an experiment by itself."""
+    folder = RunFolder.open(parse_run(target).path) if names_a_run(target) else None
+    experiment = read_run(folder) if folder else read_experiment(target)
+    built = build(experiment)
+    return Subject(built.env, target, built.stretches[-1].lineup, folder, experiment, seed)
+
+
+def names_a_run(target: str) -> bool:
+    return is_run(target) and not target.endswith(".toml")
 
 
 @dataclass

@@ -5,17 +5,16 @@ import dataclasses
 import json
 from pathlib import Path
 
-import jax
-
-from coplay.audit import AREAS, CHECKS, audit
+from coplay.audit import AREAS, CHECKS
 from coplay.audit.finding import EXIT_CODES, Finding, headline, verdict_of
-from coplay.audit.subject import Budget, Subject
+from coplay.audit.side_by_side import audit_side_by_side
+from coplay.audit.subject import Budget, Subject, names_a_run, subject_of
 from coplay.cli.output import people, plain, print_json, print_table, refuse_rest, result
 from coplay.errors import BadInput, nearest
-from coplay.experiment import build, is_run, parse_run, read_experiment, read_run
+from coplay.experiment import parse_run
 from coplay.reports.audit_page import write_audit_page
 from coplay.training.devices import prepare
-from coplay.training.run_folder import RunFolder, collect_versions
+from coplay.training.run_folder import collect_versions
 
 EPILOG = """exit codes: 0 all passed, 3 something to doubt, 4 something is wrong, 5 nothing could run.
   coplay audit runs/x                            a finished run: its curves, its game, its learners
@@ -47,7 +46,7 @@ def audit_command(arguments: argparse.Namespace, rest: list[str]) -> int:
     subject, areas = subject_of(arguments.target, arguments.seed), _areas(arguments.only)
     out = Path(arguments.out) if arguments.out else _out_of(arguments.target)
     budget = Budget(60.0 * arguments.minutes, arguments.full)
-    found = audit(subject, budget, areas, jax.random.key(arguments.seed), _tell)
+    found = audit_side_by_side(subject, budget, areas, _tell)
     told = as_numbers(subject, budget, found)
     page = _write(out, told)
     if arguments.json:
@@ -57,14 +56,6 @@ def audit_command(arguments: argparse.Namespace, rest: list[str]) -> int:
         result.print(headline(found), markup=False)
         result.print(f"page: {page}", markup=False)
     return EXIT_CODES[verdict_of(found)]
-
-
-def subject_of(target: str, seed: int) -> Subject:
-    """A run with its own experiment, or an experiment by itself."""
-    folder = RunFolder.open(parse_run(target).path) if _is_run(target) else None
-    experiment = read_run(folder) if folder else read_experiment(target)
-    built = build(experiment)
-    return Subject(built.env, target, built.stretches[-1].lineup, folder, experiment, seed)
 
 
 def _areas(only: str | None) -> tuple[str, ...]:
@@ -77,13 +68,9 @@ def _areas(only: str | None) -> tuple[str, ...]:
 
 def _out_of(target: str) -> Path:
     """Beside what it is about; what comes with the package is not written into."""
-    if _is_run(target) and not target.startswith("zoo:"):
+    if names_a_run(target) and not target.startswith("zoo:"):
         return parse_run(target).path / "audit"
     return Path("audits") / Path(target.removeprefix("zoo:")).stem
-
-
-def _is_run(target: str) -> bool:
-    return is_run(target) and not target.endswith(".toml")
 
 
 def _tell(name: str) -> None:

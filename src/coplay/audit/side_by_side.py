@@ -1,0 +1,80 @@
+"""An audit on all cores: checks that read the same recorded updates stay together, each company in a process.
+
+Every check has a stream of its own by name, so that what it finds does not depend on who is asked beside it.
+"""
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Collection
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+
+import jax
+
+from coplay.audit import CHECKS, asked_in_turn, checks_of
+from coplay.audit.environment import ENVIRONMENT
+from coplay.audit.finding import Check, Finding, Outcome, Seen, findings
+from coplay.audit.flags import FLAGS
+from coplay.audit.ladder import LADDER
+from coplay.audit.phenomenon import PHENOMENON
+from coplay.audit.subject import Budget, Subject, subject_of
+from coplay.training.devices import keep_compiled_programs, prepare
+
+APART = ((*PHENOMENON, *ENVIRONMENT), FLAGS, LADDER)  # each records for itself; all others share
+Tell = Callable[[str], None]
+
+
+def audit_side_by_side(
+    subject: Subject, budget: Budget, areas: Collection[str], tell: Tell, cores: int | None = None
+) -> list[Finding]:
+    """Every check of these areas; other processes build the subject anew from its name."""
+    groups = companies(checks_of(areas))
+    cores = min(len(groups), cores or os.cpu_count() or 1)
+    if cores < 2:
+        return findings(_asked(subject, budget, checks_of(areas), tell))
+    with ThreadPoolExecutor(cores) as together:
+        parts = together.map(partial(_asked_apart, subject.name, subject.seed, budget, tell=tell), groups)
+        seen = {one.check.name: one for part in parts for one in part}
+    return findings([seen[check.name] for check in checks_of(areas)])
+
+
+def companies(checks: list[Check]) -> list[list[Check]]:
+    """Who goes with whom; the largest company comes first."""
+    apart = [[check for check in group if check in checks] for group in APART]
+    alone = {check.name for group in apart for check in group}
+    groups = [[check for check in checks if check.name not in alone], *apart]
+    return [group for group in groups if group]
+
+
+def _asked(subject: Subject, budget: Budget, checks: list[Check], tell: Tell) -> list[Seen]:
+    return list(asked_in_turn(checks, subject, budget, jax.random.key(subject.seed), tell))
+
+
+def _asked_apart(name: str, seed: int, budget: Budget, checks: list[Check], tell: Tell) -> list[Seen]:
+    """In a process of their own. One that the system ends is something to doubt, and the others go on."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _begin) as alone:
+        names = [check.name for check in checks]
+        try:
+            return alone.submit(_asked_by_name, name, seed, budget, names, tell).result()
+        except BrokenProcessPool:
+            says = "its process was ended by the system; was there too little memory?"
+            return [Seen(check, Outcome("", verdict="warn", next=says), 0.0) for check in checks]
+
+
+def _asked_by_name(target: str, seed: int, budget: Budget, names: list[str], tell: Tell) -> list[Seen]:
+    return _asked(subject_of(target, seed), budget, [CHECKS[name] for name in names], tell)
+
+
+def _begin() -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    keep_compiled_programs()
+    prepare(1)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
