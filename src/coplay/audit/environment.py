@@ -5,6 +5,7 @@ players who are alike are treated alike. `Environment.alike` says who is.
 """
 
 import dataclasses
+import functools
 import itertools
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from coplay.audit import random_play
+from coplay.audit.captured import quick
 from coplay.audit.finding import Check, Outcome, exact, not_run
 from coplay.audit.random_play import Moments
 from coplay.audit.seat_effects import WIDTH, Effects, effects, effects_of, groups, sums, worst
@@ -39,7 +41,8 @@ def renaming(subject: Subject, budget: Budget, key: Key) -> Outcome:
     if len(orders) == 0:
         return not_run("step after renaming against renaming after a step", NOBODY_ALIKE)
     seen = subject.moments(MOMENTS)
-    same = jax.jit(jax.vmap(lambda order: _commutes(env, seen, order)))(orders)
+    # Moments are an argument: as constants, the compiler would work much of it out by itself, slowly.
+    same = quick(jax.vmap(functools.partial(_commutes, env), (None, 0)))(seen, orders)
     return _what_differs(env, "step after renaming against renaming after a step", same, orders)
 
 
@@ -50,7 +53,7 @@ def views(subject: Subject, budget: Budget, key: Key) -> Outcome:
         return not_run("views after renaming against renamed views", NOBODY_ALIKE)
     seen = subject.moments(MOMENTS)
 
-    def compare(order: Int[Array, " agent"]) -> dict[str, Bool[Array, "moment agent"]]:
+    def compare(seen: Moments, order: Int[Array, " agent"]) -> dict[str, Bool[Array, "moment agent"]]:
         observation, legal = jax.vmap(env.view)(seen.next_state)
         renamed = jax.vmap(lambda state: env.view(env.rename(state, order)))(seen.next_state)
         return {
@@ -58,7 +61,7 @@ def views(subject: Subject, budget: Budget, key: Key) -> Outcome:
             "legal": jnp.all(renamed[1] == legal[:, order], axis=-1),
         }
 
-    same = jax.jit(jax.vmap(compare))(orders)
+    same = quick(jax.vmap(compare, (None, 0)))(seen, orders)
     return _what_differs(env, "views after renaming against renamed views", same, orders)
 
 
@@ -175,7 +178,7 @@ def resets(subject: Subject, budget: Budget, key: Key) -> Outcome:
     """Do all who are alike start alike, and is every start another one?"""
     env = subject.env
     statistic = "means and squares of what is seen at the start, a seat less those alike"
-    _, few = jax.jit(lambda k: random_play.starts(env.reset, DISTINCT_OF, k))(stream(key, "few"))
+    _, few = quick(lambda k: random_play.starts(env.reset, DISTINCT_OF, k))(stream(key, "few"))
     distinct = len(np.unique(np.asarray(few.observation).reshape(DISTINCT_OF, -1), axis=0))
     fewest = min(DISTINCT_OF, env.starts or DISTINCT_OF) / 2
     if distinct < fewest:
@@ -203,7 +206,7 @@ def resets(subject: Subject, budget: Budget, key: Key) -> Outcome:
 def _effects_at_start(env: Environment, key: Key) -> list[Effects]:
     """Block by block, so that not all rows are held at once."""
     alike = groups(env)
-    block = jax.jit(lambda k: [sums(_of_starts(env, k)[:, np.array(seats)]) for seats in alike])
+    block = quick(lambda k: [sums(_of_starts(env, k)[:, np.array(seats)]) for seats in alike])
     blocks = [jax.device_get(block(jax.random.fold_in(key, i))) for i in range(RESETS // RESET_BLOCK)]
     added = jax.tree.map(lambda *x: np.sum(np.asarray(x, np.float64), axis=0), *blocks)
     return [effects(seats, each, RESETS) for seats, each in zip(alike, added, strict=True)]
@@ -260,7 +263,7 @@ def uniform_play(subject: Subject, budget: Budget, key: Key) -> Outcome:
 def rules(subject: Subject, budget: Budget, key: Key) -> Outcome:
     """Are rewards, masks, departures and ends as the game declares them, and does what is legal act?"""
     env = subject.env
-    walked = jax.jit(lambda k: contract.walk(env, MOMENTS, k))(stream(key, "walk"))
+    walked = quick(lambda k: contract.walk(env, MOMENTS, k))(stream(key, "walk"))
     said = contract.breaches(env, contract.in_numpy(walked))
     seen = subject.moments(MOMENTS)
     said += _unpaid(env, seen) + _idle(env, seen) + _impossible(env, seen)
@@ -301,9 +304,7 @@ def _idle(env: Environment, seen: Moments) -> list[str]:
 
     some = jax.tree.map(lambda x: x[: MOMENTS // 4], (seen.state, seen.before, seen.key))
     over_seats = jax.vmap(differs, (None, None, None, 0))
-    idle = np.asarray(
-        jax.jit(jax.vmap(lambda s, b, k: over_seats(s, b, k, jnp.arange(env.num_agents))))(*some)
-    )
+    idle = np.asarray(quick(jax.vmap(lambda s, b, k: over_seats(s, b, k, jnp.arange(env.num_agents))))(*some))
     if not idle.any():
         return []
     _, seat, action = np.argwhere(idle)[0]
@@ -315,7 +316,7 @@ def _impossible(env: Environment, seen: Moments) -> list[str]:
     entities = env.entities
     if entities is None:
         return []
-    fine = jax.jit(jax.vmap(lambda s, n: entities.possible(s, entities.read(n))))(seen.state, seen.next_state)
+    fine = quick(jax.vmap(lambda s, n: entities.possible(s, entities.read(n))))(seen.state, seen.next_state)
     return [] if np.asarray(fine).all() else ["a step led to a board that cannot follow"]
 
 
@@ -340,7 +341,7 @@ def contests(subject: Subject, budget: Budget, key: Key) -> Outcome:
         return env.step(env.rename(state, order), action[order], step_key)[1].reward
 
     keys = jax.random.split(stream(key, "step"), count)
-    reward = jax.jit(jax.vmap(step))(seen.state, seen.action, keys, jnp.asarray(named)[drawn])
+    reward = quick(jax.vmap(step))(seen.state, seen.action, keys, jnp.asarray(named)[drawn])
     reward = np.asarray(reward, np.float64)
     contested = reward[np.ptp(reward, axis=1) > 0]
     if len(contested) < 100:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
+from coplay.audit.captured import quick
 from coplay.envs import grid
 from coplay.envs.contract import random_legal
 from coplay.training.rollout import is_over, reset_finished
@@ -46,7 +47,7 @@ def moments(env: Environment, count: int, key: Key) -> Moments:
         walked = jax.lax.scan(one_step, start, jax.random.split(key, -(-count // GAMES)))[1]
         return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), walked)
 
-    return jax.jit(walk)(key)
+    return quick(walk)(key)
 
 
 def _half_eager(legal: Bool[Array, "game agent action"], key: Key) -> Int[Array, "game agent"]:
