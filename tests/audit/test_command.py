@@ -55,6 +55,7 @@ def test_nothing_to_run_is_no_pass(tmp_path, capsys):
     [
         (["--only", "enviroment"], "--only enviroment: no such area; did you mean 'environment'?"),
         (["--minutes", "0"], "--minutes 0 must be above 0"),
+        (["--seeds", "0"], "--seeds 0 must be 1 or more"),
         (["--onyl", "x"], "unknown option '--onyl'"),
     ],
 )

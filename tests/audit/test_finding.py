@@ -107,3 +107,12 @@ def test_a_check_that_breaks_off_stops_no_other_and_is_no_pass(monkeypatch, erro
     first, second = audits.audit(Subject(stag_hunt(), "a game"), Budget(), ("environment",))
     assert first.verdict == verdict and said in first.next
     assert second.verdict == "not_run"
+
+
+def test_what_checks_build_on_exists_and_goes_in_no_circle():
+    below = {name: set(check.builds_on) for name, check in audits.CHECKS.items()}
+    assert set().union(*below.values()) <= set(below)
+    while below:
+        lowest = {name for name, builds_on in below.items() if not builds_on & set(below)}
+        assert lowest, f"{sorted(below)} explain one another"
+        below = {name: builds_on for name, builds_on in below.items() if name not in lowest}

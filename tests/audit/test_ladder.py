@@ -337,9 +337,8 @@ def test_the_check_needs_time_a_learner_and_two_rungs():
 
 
 def test_the_check_tells_and_never_alarms(monkeypatch):
-    monkeypatch.setattr(ladder, "SEEDS", 2)
     monkeypatch.setattr(ladder, "UPDATES", 2)
-    told = found(subject(tiny()), Budget(1.0, is_full=True))
+    told = found(subject(tiny()), Budget(1.0, is_full=True, seeds=2))
     assert told.verdict == "pass" and told.figure == 2.0
     assert [one["name"] for one in told.drawing["rungs"]] == ["full", "full_shared"]
     assert json.loads(json.dumps(told.drawing))["kind"] == "ladder"

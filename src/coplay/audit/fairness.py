@@ -365,6 +365,11 @@ def _beyond_chance(pairs: list[tuple[np.ndarray, np.ndarray]]) -> tuple[float, E
     return float(2 * stats.norm.sf(abs(beyond) / deviation)), Effect(share, share - half, share + half), count
 
 
+NARROWER = (  # what would explain that training as a whole goes by names
+    *("renaming", "views", "starts_apart", "equal_terms", "repeats", "samples", "steps_taken", "draws"),
+    *("own_reward", "turns", "twins", "rows", "boundaries", "opponent_rows", "world_rows", "imagined_rows"),
+    *("own_rows", "sight", "histories", "departed", "world_names", "references", "normaliser"),
+)
 FAIRNESS = (
     Check("samples", "pipeline", "Is every sample used equally often?", "exact", "training", samples),
     Check(
@@ -383,9 +388,18 @@ FAIRNESS = (
         "exact",
         "algorithms",
         own_reward,
+        ("rows", "samples"),
     ),
-    Check("turns", "pipeline", "Does it matter who learns first?", "exact", "training", turns),
-    Check("twins", "pipeline", "Do equal learners learn equally?", "exact", "algorithms", twins),
+    Check("turns", "pipeline", "Does it matter who learns first?", "exact", "training", turns, ("rows",)),
+    Check(
+        "twins",
+        "pipeline",
+        "Do equal learners learn equally?",
+        "exact",
+        "algorithms",
+        twins,
+        ("rows", "samples"),
+    ),
     Check(
         "renamed_training",
         "pipeline",
@@ -393,6 +407,6 @@ FAIRNESS = (
         "exact",
         "training",
         renamed_training,
-        ("renaming", "views", "starts_apart", "equal_terms", "steps_taken", "repeats", "own_reward", "twins"),
+        NARROWER,
     ),
 )

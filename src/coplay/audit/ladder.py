@@ -524,13 +524,13 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-SEEDS, UPDATES = 8, 64
+UPDATES = 64
 ENOUGH_SECONDS = 240.0
 
 
 def ladder(subject: Subject, budget: Budget, key: Key) -> Outcome:
     """At a small scale: which part brings which symptom? Told, not judged."""
-    statistic = f"symptoms by rung, {SEEDS} seeds and {UPDATES} updates each"
+    statistic = f"symptoms by rung, {budget.seeds} seeds and {UPDATES} updates each"
     if subject.experiment is None or not experiments.algorithms_in_play(subject.experiment):
         return not_run(statistic, "nobody learns here")
     if not budget.is_full and _seconds_left(budget) < ENOUGH_SECONDS:
@@ -544,7 +544,7 @@ def ladder(subject: Subject, budget: Budget, key: Key) -> Outcome:
     done = _climbed_in_time(all_rungs, steps, budget)
     if len(done) < 2:
         return not_run(statistic, "fewer than two rungs were finished in time")
-    return _told(statistic, as_numbers(all_rungs, done))
+    return _told(statistic, as_numbers(all_rungs, done), budget.seeds)
 
 
 def _climbed_in_time(all_rungs: list[Rung], steps: int, budget: Budget) -> list[Climbed]:
@@ -555,12 +555,12 @@ def _climbed_in_time(all_rungs: list[Rung], steps: int, budget: Budget) -> list[
             longest = max((one.seconds for one in done), default=0.0)
             if len(done) >= 2 and not budget.is_full and _seconds_left(budget) < longest:
                 break
-            done += climb([rung], SEEDS, steps, Path(folder), _Until(budget))
+            done += climb([rung], budget.seeds, steps, Path(folder), _Until(budget))
     names = [rung.name for rung in all_rungs]
     return sorted(done, key=lambda one: names.index(one.rung.name))
 
 
-def _told(statistic: str, told: dict[str, Any]) -> Outcome:
+def _told(statistic: str, told: dict[str, Any], seeds: int) -> Outcome:
     climbed = [rung for rung in told["rungs"] if not rung["not_run"]]
     found = [f"{SYMPTOMS[one['symptom']].says}: {one['says']}" for one in told["first"] if one["rung"]]
     found += [f"{one['rung']}: {one['says']}" for one in told["sharing"]]
@@ -570,7 +570,7 @@ def _told(statistic: str, told: dict[str, Any]) -> Outcome:
         verdict="pass",
         next="; ".join(found),
         unit="rungs",
-        n=SEEDS,
+        n=seeds,
         drawing={
             "kind": "ladder",
             "title": "symptoms by rung",

@@ -189,6 +189,8 @@ PIPELINE = (
     Check("repeats", "pipeline", "Does a seed repeat to the bit?", "exact", "training", repeats),
     Check("seeds_apart", "pipeline", "Is another seed another run?", "exact", "training", seeds_apart),
     *FAIRNESS,
-    Check("moves", "pipeline", "Does every weight learn?", "exact", "algorithms", moves, ("steps_taken",)),
+    Check(
+        "moves", "pipeline", "Does every weight learn?", "exact", "algorithms", moves, ("steps_taken", "rows")
+    ),
     Check("resumes", "pipeline", "Is a resumed run the same?", "exact", "training", resumes, ("repeats",)),
 )

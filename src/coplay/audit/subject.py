@@ -131,6 +131,7 @@ class Budget:
 
     seconds: float = 600.0
     is_full: bool = False  # a million episodes of random play, and every setting
+    seeds: int = 8  # of every rung of the ladder
     began: float = field(default_factory=time.monotonic)
 
     @property

@@ -31,6 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="RUN|EXPERIMENT", help="a run folder, or an experiment")
     parser.add_argument("--only", help=f"these areas, between commas: {', '.join(AREAS)}")
     parser.add_argument("--minutes", type=float, default=10.0, help="no check is begun after these (10)")
+    parser.add_argument("--seeds", type=int, default=8, help="of every rung of the ladder (8)")
     parser.add_argument("--full", action="store_true", help="a million episodes, and every setting")
     parser.add_argument("--seed", type=int, default=0, help="of the audit's own draws")
     parser.add_argument(
@@ -39,13 +40,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def audit_command(arguments: argparse.Namespace, rest: list[str]) -> int:
-    refuse_rest(rest, ["json", "only", "minutes", "full", "seed", "out"])
+    refuse_rest(rest, ["json", "only", "minutes", "seeds", "full", "seed", "out"])
     if arguments.minutes <= 0:
         raise BadInput(f"--minutes {arguments.minutes:g} must be above 0")
+    if arguments.seeds < 1:
+        raise BadInput(f"--seeds {arguments.seeds} must be 1 or more")
     prepare(1)
     subject, areas = subject_of(arguments.target, arguments.seed), _areas(arguments.only)
     out = Path(arguments.out) if arguments.out else _out_of(arguments.target)
-    budget = Budget(60.0 * arguments.minutes, arguments.full)
+    budget = Budget(60.0 * arguments.minutes, arguments.full, arguments.seeds)
     found = audit_side_by_side(subject, budget, areas, _tell)
     told = as_numbers(subject, budget, found)
     page = _write(out, told)
