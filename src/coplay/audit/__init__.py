@@ -24,9 +24,10 @@ from coplay.audit.value import VALUE
 from coplay.errors import BadInput
 from coplay.types import Key, stream
 
-ALL = (*PHENOMENON, *ENVIRONMENT, *PIPELINE, *BOOKKEEPING, *DATA, *LIVENESS, *FLAGS, *MODELS, *VALUE, *LADDER)
+# As things flow: the game, what is stored of it, who learns from it; last the loop as a whole.
+ALL = (*PHENOMENON, *ENVIRONMENT, *DATA, *PIPELINE, *LIVENESS, *FLAGS, *MODELS, *VALUE, *BOOKKEEPING, *LADDER)
+CHECKS: dict[str, Check] = {check.name: check for check in ALL}
 AREAS = tuple(dict.fromkeys(check.area for check in ALL))
-CHECKS: dict[str, Check] = {check.name: check for area in AREAS for check in ALL if check.area == area}
 
 
 def audit(

@@ -12,6 +12,7 @@ from jaxtyping import Float
 
 from coplay.audit import captured, small_scale
 from coplay.audit.captured import Parts, Round, rounds_from
+from coplay.audit.compare import differences, told
 from coplay.audit.finding import Check, Outcome, exact, not_run
 from coplay.audit.small_scale import SmallRun
 from coplay.audit.subject import Budget, Subject
@@ -58,6 +59,15 @@ def _episodes(one: Round, so_far: np.ndarray, lengths: np.ndarray):
         ended += list(lengths[is_over])
         so_far, lengths = np.where(is_over[:, None], 0.0, so_far), np.where(is_over, 0, lengths)
     return np.array(returns), np.array(ended), so_far, lengths
+
+
+def resumes(subject: Subject, budget: Budget, key: Key) -> Outcome:
+    """Stopped, saved and gone on with: the same bits, normalisers and buffers included?"""
+    statistic = "everything after four updates, in one go against saved and loaded half-way"
+    run = subject.small_run()
+    found = differences(run.whole, run.resumed)
+    what = f"{told(found)} is another after it was saved and loaded"
+    return exact(statistic, len(found), len(jax.tree.leaves(run.whole)), what)
 
 
 def loop(subject: Subject, budget: Budget, key: Key) -> Outcome:
@@ -171,8 +181,9 @@ def _earned(job: Job, parts: Parts, params: Params, update: int, games: int) -> 
     return earned.mean(axis=0)
 
 
-BOOKKEEPING = (
-    Check("ledger", "data", "Is what is logged what was paid?", "exact", "training", ledger),
+LEDGER = Check("ledger", "data", "Is what is logged what was paid?", "exact", "training", ledger)
+BOOKKEEPING = (  # what the loop as a whole does, so that whatever is narrower comes before
+    Check("resumes", "pipeline", "Is a resumed run the same?", "exact", "training", resumes, ("repeats",)),
     Check(
         "loop",
         "pipeline",

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool
 
+from coplay.audit.bookkeeping import LEDGER
 from coplay.audit.captured import Parts, Round, own_part
 from coplay.audit.compare import differences, told
 from coplay.audit.finding import Check, Outcome, exact, not_run
@@ -252,6 +253,7 @@ def imagined_rows(subject: Subject, budget: Budget, key: Key) -> Outcome:
 
 
 DATA = (
+    LEDGER,
     Check("rows", "data", "Is what is stored what happened?", "exact", "training", rows, ("repeats",)),
     Check("boundaries", "data", "Does every episode start afresh?", "exact", "nets", boundaries),
     Check(

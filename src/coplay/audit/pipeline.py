@@ -131,15 +131,6 @@ def seeds_apart(subject: Subject, budget: Budget, key: Key) -> Outcome:
     )
 
 
-def resumes(subject: Subject, budget: Budget, key: Key) -> Outcome:
-    """Stopped, saved and gone on with: the same bits, normalisers and buffers included?"""
-    statistic = "everything after four updates, in one go against saved and loaded half-way"
-    run = subject.small_run()
-    found = differences(run.whole, run.resumed)
-    what = f"{told(found)} is another after it was saved and loaded"
-    return exact(statistic, len(found), len(jax.tree.leaves(run.whole)), what)
-
-
 # --- every weight ---------------------------------------------------------------------------------
 
 
@@ -192,5 +183,4 @@ PIPELINE = (
     Check(
         "moves", "pipeline", "Does every weight learn?", "exact", "algorithms", moves, ("steps_taken", "rows")
     ),
-    Check("resumes", "pipeline", "Is a resumed run the same?", "exact", "training", resumes, ("repeats",)),
 )
