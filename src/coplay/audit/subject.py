@@ -9,15 +9,16 @@ import jax
 import numpy as np
 from jaxtyping import Int
 
-from coplay.audit import captured, random_play, small_scale
+from coplay.audit import captured, random_play, small_scale, trained
 from coplay.audit.captured import Parts, Round
 from coplay.audit.random_play import Moments
 from coplay.audit.small_scale import SmallRun
+from coplay.audit.trained import UNTRAINED, Trained
 from coplay.errors import BadInput
 from coplay.experiment import Experiment, algorithms_in_play, build, job
 from coplay.training.job import Job
 from coplay.training.run_folder import RunFolder
-from coplay.types import Environment
+from coplay.types import Environment, Trajectory, stream
 
 MOST_MOMENTS = 16_384
 
@@ -71,6 +72,30 @@ class Subject:
         assert self.experiment is not None
         experiment = self.experiment
         return self._once("small_run", lambda: small_scale.run_whole(experiment))
+
+    # --- a trained run, afresh --------------------------------------------------------------------
+
+    def trained(self, plans: bool = False) -> Trained:
+        """Its last weights; a check of what was learned is not run where there are none."""
+        if self.run is None:
+            raise BadInput(UNTRAINED)
+        self.learning_job()
+        assert self.experiment is not None
+        experiment, run = self.experiment, self.run
+        return self._once(f"trained {plans}", lambda: trained.trained(experiment, run, plans))
+
+    def trained_games(self, plans: bool = False) -> list[Trajectory]:
+        """A round of every seed, up to three, as it plays when it counts."""
+        run = self.trained(plans)
+        key = stream(jax.random.key(self.seed), "trained games")
+        return self._once(f"trained games {plans}", lambda: trained.games_of(run, key))
+
+    def trained_rounds(self) -> list[Round]:
+        """The same as it plays while it learns, with what lies in the update after it."""
+        key = stream(jax.random.key(self.seed), "trained rounds")
+        return self._once("trained rounds", lambda: trained.rounds_of(self.trained(), key))
+
+    # --- kept ---------------------------------------------------------------------------------------
 
     def _once(self, name: str, make: Callable[[], Any]) -> Any:
         if name not in self.kept:

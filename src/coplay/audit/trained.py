@@ -1,0 +1,106 @@
+"""A trained run, played afresh: what its last weights do, foresee and imagine in games nobody learned from.
+
+The run's own experiment with its own networks, in fewer games. Nothing is learned on the way: rates are next
+to nothing, so that what is imagined is imagined by the weights that were saved.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from coplay.audit import captured
+from coplay.audit.captured import Round
+from coplay.experiment import Experiment, algorithms_in_play, build, job, load_params, with_overrides
+from coplay.training.job import Job
+from coplay.training.rollout import start_playing
+from coplay.training.run_folder import RunFolder
+from coplay.types import Key, PyTree, TrainState, Trajectory, as_played, stream
+
+GAMES, MOST_STEPS = 64, 80
+SEARCHED_GAMES = 16  # every move of these is planned
+MOST_SEEDS = 3
+STILL = 1e-12  # a rate
+AS_SAVED = {
+    "epochs": 1,
+    "model_epochs": 1,
+    "pursuit_epochs": 1,
+    "world_steps": 1,
+    "learning_rate": STILL,
+    "model_learning_rate": STILL,
+    "world_learning_rate": STILL,
+    "pursuit_learning_rate": STILL,
+    "gates": "off",  # what would be imagined is asked about, whether it was learned from or not
+}
+UNTRAINED = "how good models become is asked of a trained run"
+BY_NETWORK = {"hop": "network", "hop_plus": "policy"}  # how moves are made where nothing is planned
+
+
+class Trained(NamedTuple):
+    """A run at its end."""
+
+    job: Job  # with the line-up that its weights played in
+    params: list[PyTree]  # of each seed
+
+
+def trained(experiment: Experiment, folder: RunFolder, plans: bool = False) -> Trained:
+    """The last checkpoint. Moves are drawn from networks, whose chances are known, unless it `plans`."""
+    built = build(afresh(experiment, plans))
+    loaded = load_params(built, folder, best=False)
+    seeds = range(min(experiment.seeds, MOST_SEEDS))
+    params = [jax.tree.map(lambda x, seed=seed: x[seed], loaded.params) for seed in seeds]
+    return Trained(job(built)._replace(stretches=[loaded.stretch]), params)
+
+
+def afresh(experiment: Experiment, plans: bool) -> Experiment:
+    """The same players, in fewer games."""
+    length = experiment.rollout.sequence_length
+    configs = {name: getattr(experiment, name) for name in algorithms_in_play(experiment)}
+    at_once = math.lcm(*(config.minibatches for config in configs.values()))
+    games = at_once * -(-(SEARCHED_GAMES if plans else GAMES) // at_once)
+    steps = length * max(1, MOST_STEPS // length)
+    changes = {
+        "rollout.num_envs": games,
+        "rollout.num_steps": steps,
+        "rollout.total_steps": games * steps * -(-experiment.rollout.total_steps // (games * steps)),
+        "devices": 1,
+        "evaluation.every": 0,
+    }
+    for name, config in configs.items():
+        fields = {field.name for field in dataclasses.fields(config)}
+        changes |= {f"{name}.{field}": value for field, value in AS_SAVED.items() if field in fields}
+        if not plans and name in BY_NETWORK:
+            changes[f"{name}.acts"] = BY_NETWORK[name]
+    return with_overrides(experiment, changes)
+
+
+def games_of(run: Trained, key: Key) -> list[Trajectory]:
+    """A round of every seed as it plays when it counts, with what it thought."""
+    play = captured.quick(captured.collecting(run.job, as_played(run.job.stretches[0].algorithm)))
+    start = _new_games(run)
+    keys = jax.random.split(key, len(run.params))
+    return [
+        play(params, start(stream(own, "start")), stream(own, "play"))[1]
+        for params, own in zip(run.params, keys, strict=True)
+    ]
+
+
+def rounds_of(run: Trained, key: Key) -> list[Round]:
+    """A round of every seed as it plays while it learns, and all that lies in the update after it. Learners
+    are as on the first day."""
+    parts, start = captured.parts_of(run.job), _new_games(run)
+    learner = captured.quick(run.job.stretches[0].algorithm.learn.init)
+    rounds = []
+    for params, own in zip(run.params, jax.random.split(key, len(run.params)), strict=True):
+        actor, training = start(stream(own, "start")), stream(own, "training")
+        state = TrainState(params, learner(params), actor, training, jnp.int32(0))
+        rounds.append(captured.one_round(run.job, parts, state))
+    return rounds
+
+
+def _new_games(run: Trained) -> Callable:
+    algorithm = run.job.stretches[0].algorithm
+    return captured.quick(lambda key: start_playing(run.job.env, algorithm, key, run.job.num_envs))
