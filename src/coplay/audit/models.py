@@ -13,10 +13,11 @@ from coplay.audit.finding import Check, Outcome, exact, not_run
 from coplay.audit.minds import MINDS
 from coplay.audit.subject import Budget, Subject
 from coplay.audit.trained_models import OPPONENTS
+from coplay.audit.trained_values import SEARCHES
+from coplay.audit.trained_worlds import NO_WORLD, WORLDS, members_of, world_of
 from coplay.nets import world as worlds
-from coplay.types import Board, Key, PyTree, Seated
+from coplay.types import Board, Key, PyTree
 
-NO_WORLD = "nobody learns a model of the game here"
 CLOSE = 1e-5
 
 
@@ -26,7 +27,7 @@ CLOSE = 1e-5
 def ensemble(subject: Subject, budget: Budget, key: Key) -> Outcome:
     """Do the members of an ensemble start as different models?"""
     statistic = "pairs of members that start with the same weights"
-    members = _members(subject.rounds()[0].before.params)
+    members = members_of(subject.rounds()[0].before.params)
     if members is None:
         return not_run(statistic, NO_WORLD)
     count = jax.tree.leaves(members)[0].shape[0]
@@ -38,14 +39,6 @@ def ensemble(subject: Subject, budget: Budget, key: Key) -> Outcome:
     return exact(statistic, len(same), len(pairs), what)
 
 
-def _members(params: PyTree) -> PyTree | None:
-    """Weights [member, ...] of a model of the game."""
-    for part in jax.tree.leaves(params, is_leaf=lambda x: isinstance(x, Seated)):
-        if isinstance(part, Seated) and "members" in part.common:
-            return part.common["members"]
-    return None
-
-
 def _is_same(members: PyTree, one: int, other: int) -> bool:
     drawn = [plain(x) for x in jax.tree.leaves(members) if x.ndim > 2]  # biases may be alike
     return all(np.array_equal(x[one], x[other]) for x in drawn)
@@ -55,14 +48,11 @@ def world_names(subject: Subject, budget: Budget, key: Key) -> Outcome:
     """Does a model of the game foretell the same for players under other names?"""
     statistic = "what is foretold for renamed players, against what is foretold and then renamed"
     one = subject.rounds()[1]
-    members = _members(one.before.params)
+    members = members_of(one.before.params)
     if members is None or "world/remembered" not in one.taps:
         return not_run(statistic, NO_WORLD)
     env, config = subject.env, subject.config(subject.learner)
-    assert env.entities is not None and env.reward_values is not None, "the game has been refused otherwise"
-    world, _ = worlds.world_model(
-        env.entities, env.num_agents, env.num_actions, env.reward_values, config.world_hidden
-    )
+    world = world_of(env, config)
     first = jax.tree.map(lambda x: x[0], members)
     moves = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), one.taps["world/remembered"].moves)
     order = jnp.roll(jnp.arange(env.num_agents), 1)
@@ -84,4 +74,6 @@ MODELS = (
         "world_names", "models", "Does the world model treat all names alike?", "exact", "nets", world_names
     ),
     *OPPONENTS,
+    *WORLDS,
+    *SEARCHES,
 )

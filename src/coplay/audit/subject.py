@@ -13,7 +13,7 @@ from coplay.audit import captured, random_play, small_scale, trained
 from coplay.audit.captured import Parts, Round
 from coplay.audit.random_play import Moments
 from coplay.audit.small_scale import SmallRun
-from coplay.audit.trained import UNTRAINED, Trained
+from coplay.audit.trained import UNTRAINED, Trained, Update
 from coplay.errors import BadInput
 from coplay.experiment import Experiment, algorithms_in_play, build, job
 from coplay.training.job import Job
@@ -90,10 +90,10 @@ class Subject:
         key = stream(jax.random.key(self.seed), "trained games")
         return self._once(f"trained games {plans}", lambda: trained.games_of(run, key))
 
-    def trained_rounds(self) -> list[Round]:
+    def trained_updates(self) -> list[Update]:
         """The same as it plays while it learns, with what lies in the update after it."""
-        key = stream(jax.random.key(self.seed), "trained rounds")
-        return self._once("trained rounds", lambda: trained.rounds_of(self.trained(), key))
+        key = stream(jax.random.key(self.seed), "trained updates")
+        return self._once("trained updates", lambda: trained.updates_of(self.trained(), key))
 
     # --- kept ---------------------------------------------------------------------------------------
 

@@ -7,18 +7,17 @@ to nothing, so that what is imagined is imagined by the weights that were saved.
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 
 from coplay.audit import captured
-from coplay.audit.captured import Round
 from coplay.experiment import Experiment, algorithms_in_play, build, job, load_params, with_overrides
+from coplay.taps import heard
 from coplay.training.job import Job
 from coplay.training.rollout import start_playing
 from coplay.training.run_folder import RunFolder
-from coplay.types import Key, PyTree, TrainState, Trajectory, as_played, stream
+from coplay.types import Key, PyTree, Trajectory, as_played, stream
 
 GAMES, MOST_STEPS = 64, 80
 SEARCHED_GAMES = 16  # every move of these is planned
@@ -62,7 +61,7 @@ def afresh(experiment: Experiment, plans: bool) -> Experiment:
     at_once = math.lcm(*(config.minibatches for config in configs.values()))
     games = at_once * -(-(SEARCHED_GAMES if plans else GAMES) // at_once)
     steps = length * max(1, MOST_STEPS // length)
-    changes = {
+    changes: dict[str, Any] = {
         "rollout.num_envs": games,
         "rollout.num_steps": steps,
         "rollout.total_steps": games * steps * -(-experiment.rollout.total_steps // (games * steps)),
@@ -88,17 +87,24 @@ def games_of(run: Trained, key: Key) -> list[Trajectory]:
     ]
 
 
-def rounds_of(run: Trained, key: Key) -> list[Round]:
-    """A round of every seed as it plays while it learns, and all that lies in the update after it. Learners
-    are as on the first day."""
-    parts, start = captured.parts_of(run.job), _new_games(run)
-    learner = captured.quick(run.job.stretches[0].algorithm.learn.init)
-    rounds = []
+class Update(NamedTuple):
+    """A round as it is played while one learns, and what lies in the update after it."""
+
+    trajectory: Trajectory
+    taps: dict[str, PyTree]
+
+
+def updates_of(run: Trained, key: Key) -> list[Update]:
+    """One of every seed. Learners are as on the first day; what an update leaves behind is not asked for, so
+    that nothing is made of it."""
+    algorithm, start = run.job.stretches[0].algorithm, _new_games(run)
+    play, learner = captured.collector(run.job, run.job.env), captured.quick(algorithm.learn.init)
+    taps = captured.quick(lambda *given: dict(heard(algorithm.learn.update)(*given)[1]))
+    found = []
     for params, own in zip(run.params, jax.random.split(key, len(run.params)), strict=True):
-        actor, training = start(stream(own, "start")), stream(own, "training")
-        state = TrainState(params, learner(params), actor, training, jnp.int32(0))
-        rounds.append(captured.one_round(run.job, parts, state))
-    return rounds
+        _, trajectory, _ = play(params, start(stream(own, "start")), stream(own, "play"))
+        found.append(Update(trajectory, taps(params, learner(params), trajectory, stream(own, "learn"))))
+    return found
 
 
 def _new_games(run: Trained) -> Callable:
