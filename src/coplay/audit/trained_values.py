@@ -77,8 +77,8 @@ def shifted(sources: Sources) -> Shown:
         raise BadInput("hardly anything was imagined")
     shift = abs(float(np.nanmean(sources.imagined) - np.nanmean(sources.real)))
     error = float(np.sqrt(real.var() / len(real) + imagined.var() / len(imagined)))
-    _, p = scipy.stats.ks_2samp(real, imagined, method="asymp")
-    return Shown(shift / deviation, error / deviation, float(p))
+    p = float(np.asarray(scipy.stats.ks_2samp(real, imagined, method="asymp"))[1])
+    return Shown(shift / deviation, error / deviation, p)
 
 
 def _histograms(name: str, seeds: list[dict[str, Sources]]) -> dict[str, Any]:

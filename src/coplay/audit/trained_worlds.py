@@ -300,36 +300,39 @@ def independent(once: float | np.floating) -> Float[np.ndarray, " ahead"]:
 
 def _errors(subject: Subject, learned: Learned, key: Key) -> list[Float[np.ndarray, " ahead"]]:
     foretell = captured.quick(lambda *given: _foretell(subject.env, learned.world, *given))
+    read = captured.quick(jax.vmap(learned.world.entities.read))
     found = []
     for members, games in zip(learned.members, learned.games, strict=True):
-        time, env = _starts(games)
-        if not len(time):
-            raise BadInput(f"no episode lasts for {AHEAD[-1]} steps")
-        steps = jax.tree.map(jnp.asarray, games.steps)
+        lasts = lasting(np.asarray(is_over(games.steps.after)))
+        time, env = _starts(lasts)
         later = time[None] + np.arange(AHEAD[-1])[:, None]
-        state = jax.tree.map(lambda x, time=time, env=env: x[time, env], steps.state)
-        action = jnp.asarray(steps.decision.action)[later, env[None]]
-        told = foretell(members, state, action, key)
-        true = jax.tree.map(lambda x, at=later, env=env: x[at, env[None]], steps.next_state)
-        boards = jax.vmap(jax.vmap(learned.world.entities.read))
-        started = jax.vmap(learned.world.entities.read)(state)
-        found.append(misplaced(started, told, boards(true)))
+        state, after = _at(games.steps.state, time, env), _at(games.steps.next_state, later, env[None])
+        told = foretell(members, state, games.steps.decision.action[later, env[None]], key)
+        counts = lasts[time, env] >= np.array(AHEAD)[:, None]
+        found.append(misplaced(read(state), told, jax.vmap(read)(after), counts))
     return found
 
 
-def _starts(games: Trajectory) -> tuple[np.ndarray, np.ndarray]:
-    """Times and games from which an episode goes on for as long as is asked about."""
-    over = np.asarray(is_over(games.steps.after))
-    length = AHEAD[-1]
-    goes_on = [not_over(over, time, length) for time in range(len(over) - length + 1)]
-    time, env = np.nonzero(np.array(goes_on).reshape(-1, over.shape[1]))
+def _at(tree: PyTree, time: np.ndarray, env: np.ndarray) -> PyTree:
+    return jax.tree.map(lambda x: x[time, env], tree)
+
+
+def _starts(lasts: Int[np.ndarray, "time env"]) -> tuple[np.ndarray, np.ndarray]:
+    """Times and games from which to foretell; moves beyond the end of a round are none."""
+    time, env = np.nonzero(np.ones_like(lasts[: len(lasts) - AHEAD[-1] + 1], bool))
+    if not len(time) or lasts.max() < AHEAD[1]:
+        raise BadInput(f"no episode lasts for {AHEAD[1]} steps")
     chosen = np.linspace(0, len(time) - 1, min(STARTS, len(time))).astype(int)
     return time[chosen], env[chosen]
 
 
-def not_over(over: Bool[np.ndarray, "time env"], time: int, length: int) -> Bool[np.ndarray, " env"]:
-    """Whether the next moves are all of one episode: only the last may end it."""
-    return np.logical_not(over[time : time + length - 1].any(axis=0))
+def lasting(over: Bool[np.ndarray, "time env"]) -> Int[np.ndarray, "time env"]:
+    """How many moves of its episode begin with each, up to the end of the round."""
+    lasts, later = np.zeros(over.shape, int), np.zeros(over.shape[1:], int)
+    for time in reversed(range(len(over))):
+        later = np.where(over[time], 1, later + 1)
+        lasts[time] = later
+    return lasts
 
 
 def _foretell(env: Environment, world: World, members: PyTree, state: PyTree, action, key: Key) -> Board:
@@ -348,16 +351,16 @@ def _foretell(env: Environment, world: World, members: PyTree, state: PyTree, ac
     return jax.lax.scan(one_step, state, (action, jax.random.split(key, AHEAD[-1])))[1]
 
 
-def misplaced(start: Board, told: Board, true: Board) -> Float[np.ndarray, " ahead"]:
+def misplaced(
+    start: Board, told: Board, true: Board, counts: Bool[np.ndarray, "ahead row"]
+) -> Float[np.ndarray, " ahead"]:
     """The share of what was there at the start that is not where it should be, after so many steps."""
-    at = np.array(AHEAD) - 1
-    here, there = np.asarray(start.here)[None], np.asarray(start.there)[None]
-    told, true = jax.tree.map(lambda x: np.asarray(x)[at], (told, true))
+    told, true = jax.tree.map(lambda x: np.asarray(x)[np.array(AHEAD) - 1], (told, true))
     is_elsewhere = told.here & true.here & (told.players != true.players)
-    players = ((told.here != true.here) | is_elsewhere) & here
-    things = (told.there != true.there) & there
-    wrong = np.asarray(players.sum(axis=(1, 2)) + things.sum(axis=(1, 2)))
-    return wrong / max(int(here.sum() + there.sum()), 1)
+    wrong = [((told.here != true.here) | is_elsewhere), told.there != true.there]
+    asked = [counts[..., None] & np.asarray(x)[None] for x in (start.here, start.there)]
+    errors = sum((w & a).sum(axis=(1, 2)) for w, a in zip(wrong, asked, strict=True))
+    return np.asarray(errors / np.maximum(sum(a.sum(axis=(1, 2)) for a in asked), 1))
 
 
 def _growth_drawing(errors: list[Float[np.ndarray, " ahead"]]) -> dict[str, Any]:
