@@ -75,25 +75,26 @@ class Subject:
 
     # --- a trained run, afresh --------------------------------------------------------------------
 
-    def trained(self, plans: bool = False) -> Trained:
+    def trained(self, what: str = "plays") -> Trained:
         """Its last weights; a check of what was learned is not run where there are none."""
         if self.run is None:
             raise BadInput(UNTRAINED)
         self.learning_job()
         assert self.experiment is not None
         experiment, run = self.experiment, self.run
-        return self._once(f"trained {plans}", lambda: trained.trained(experiment, run, plans))
+        return self._once(f"trained {what}", lambda: trained.trained(experiment, run, what))
 
-    def trained_games(self, plans: bool = False) -> list[Trajectory]:
-        """A round of every seed, up to three, as it plays when it counts."""
-        run = self.trained(plans)
+    def trained_games(self, what: str = "plays") -> list[Trajectory]:
+        """A round of every seed, up to three, as it plays (or "plans") when it counts."""
+        run = self.trained(what)
         key = stream(jax.random.key(self.seed), "trained games")
-        return self._once(f"trained games {plans}", lambda: trained.games_of(run, key))
+        return self._once(f"trained games {what}", lambda: trained.games_of(run, key))
 
     def trained_updates(self) -> list[Update]:
         """The same as it plays while it learns, with what lies in the update after it."""
+        run = self.trained("learns")
         key = stream(jax.random.key(self.seed), "trained updates")
-        return self._once("trained updates", lambda: trained.updates_of(self.trained(), key))
+        return self._once("trained updates", lambda: trained.updates_of(run, key))
 
     # --- kept ---------------------------------------------------------------------------------------
 

@@ -19,8 +19,8 @@ from coplay.training.rollout import start_playing
 from coplay.training.run_folder import RunFolder
 from coplay.types import Key, PyTree, Trajectory, as_played, stream
 
-GAMES, MOST_STEPS = 64, 80
-SEARCHED_GAMES = 16  # every move of these is planned
+SIZES = {"plays": (64, 80), "plans": (16, 40), "learns": (64, 20)}  # games and steps, by what is asked about
+WARM_UP = 3  # rounds before the one that is learned from: by then games are at different moments
 MOST_SEEDS = 3
 STILL = 1e-12  # a rate
 AS_SAVED = {
@@ -45,22 +45,22 @@ class Trained(NamedTuple):
     params: list[PyTree]  # of each seed
 
 
-def trained(experiment: Experiment, folder: RunFolder, plans: bool = False) -> Trained:
-    """The last checkpoint. Moves are drawn from networks, whose chances are known, unless it `plans`."""
-    built = build(afresh(experiment, plans))
+def trained(experiment: Experiment, folder: RunFolder, what: str) -> Trained:
+    """The last checkpoint. Moves are drawn from networks, whose chances are known, unless it "plans"."""
+    built = build(afresh(experiment, what))
     loaded = load_params(built, folder, best=False)
     seeds = range(min(experiment.seeds, MOST_SEEDS))
     params = [jax.tree.map(lambda x, seed=seed: x[seed], loaded.params) for seed in seeds]
     return Trained(job(built)._replace(stretches=[loaded.stretch]), params)
 
 
-def afresh(experiment: Experiment, plans: bool) -> Experiment:
+def afresh(experiment: Experiment, what: str) -> Experiment:
     """The same players, in fewer games."""
     length = experiment.rollout.sequence_length
     configs = {name: getattr(experiment, name) for name in algorithms_in_play(experiment)}
     at_once = math.lcm(*(config.minibatches for config in configs.values()))
-    games = at_once * -(-(SEARCHED_GAMES if plans else GAMES) // at_once)
-    steps = length * max(1, MOST_STEPS // length)
+    games, steps = SIZES[what]
+    games, steps = at_once * -(-games // at_once), length * max(1, steps // length)
     changes: dict[str, Any] = {
         "rollout.num_envs": games,
         "rollout.num_steps": steps,
@@ -71,7 +71,7 @@ def afresh(experiment: Experiment, plans: bool) -> Experiment:
     for name, config in configs.items():
         fields = {field.name for field in dataclasses.fields(config)}
         changes |= {f"{name}.{field}": value for field, value in AS_SAVED.items() if field in fields}
-        if not plans and name in BY_NETWORK:
+        if what != "plans" and name in BY_NETWORK:
             changes[f"{name}.acts"] = BY_NETWORK[name]
     return with_overrides(experiment, changes)
 
@@ -102,7 +102,10 @@ def updates_of(run: Trained, key: Key) -> list[Update]:
     taps = captured.quick(lambda *given: dict(heard(algorithm.learn.update)(*given)[1]))
     found = []
     for params, own in zip(run.params, jax.random.split(key, len(run.params)), strict=True):
-        _, trajectory, _ = play(params, start(stream(own, "start")), stream(own, "play"))
+        actor, trajectory = start(stream(own, "start")), None
+        for round_key in jax.random.split(stream(own, "play"), WARM_UP + 1):
+            actor, trajectory, _ = play(params, actor, round_key)
+        assert trajectory is not None
         found.append(Update(trajectory, taps(params, learner(params), trajectory, stream(own, "learn"))))
     return found
 

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.stats
 from jaxtyping import Bool, Float
 
-from coplay.audit.by_seed import Shown, judged, tested
+from coplay.audit.by_seed import Shown, by_every_seed, tested
 from coplay.audit.finding import Check, Outcome
 from coplay.audit.subject import Budget, Subject
 from coplay.audit.trained import Update
@@ -16,11 +16,12 @@ from coplay.types import Key, Trajectory
 APART = 10  # steps between rows that are taken to be independent
 FEWEST = 100  # rows
 BINS, SHUFFLED, MOST = 24, 200, 4096
+OFF = 0.2  # of the spread of returns, that searches may be
 
 
 def imagining(subject: Subject) -> list[Update]:
     """Updates of every seed, if it imagines anything."""
-    subject.trained()
+    subject.trained("learns")
     if not getattr(getattr(subject.experiment, subject.learner), "imagines", False):
         raise BadInput("nobody imagines anything here")
     return subject.trained_updates()
@@ -177,16 +178,20 @@ def _accuracy(
 def search_targets(subject: Subject, budget: Budget, key: Key) -> Outcome:
     """Does what follows bring what a search said it would?"""
     statistic = "mean of what searches expect less what then came, as a share of the spread of what came"
-    subject.trained(plans=True)
+    subject.trained("plans")
     config = getattr(subject.experiment, subject.learner)
     if getattr(config, "acts", "") != "search":
         raise BadInput("nobody plans here")
-    off = [_off(subject, games, config.discount) for games in subject.trained_games(plans=True)]
-    look = "planning; models of co-players (opponent_skill), the critic at leaves"
-    return judged(statistic, np.abs(off), 0.2, 0.1, look, least=False)
+    found = [_off(subject, games, config.discount) for games in subject.trained_games("plans")]
+    off, error = (np.array(x) for x in zip(*found, strict=True))
+    surely = np.maximum(np.abs(off) - 3.0 * error, 0.0)  # a few games tell little
+    look = (
+        f"planning; models of co-players (opponent_skill), the critic at leaves; give or take {error[0]:.2g}"
+    )
+    return by_every_seed(statistic, off, surely > OFF, np.abs(off) > 2 * OFF, OFF, look)
 
 
-def _off(subject: Subject, games: Trajectory, discount: float) -> float:
+def _off(subject: Subject, games: Trajectory, discount: float) -> tuple[float, float]:
     notes = games.steps.decision.notes[subject.learner]
     if "search/q" not in notes:
         raise BadInput("this player does not tell what its searches found")
@@ -212,12 +217,20 @@ def earned(
 
 
 def off_by(
-    expected: Float[np.ndarray, "*row"], came: Float[np.ndarray, "*row"], counts: Bool[np.ndarray, "*row"]
-) -> float:
-    """By how much more was expected than came, in deviations of what came."""
+    expected: Float[np.ndarray, "time env seat"],
+    came: Float[np.ndarray, "time env seat"],
+    counts: Bool[np.ndarray, "time env seat"],
+) -> tuple[float, float]:
+    """By how much more was expected than came, in deviations of what came, and its standard error: games are
+    independent, moves in one are not."""
     if counts.sum() < FEWEST:
         raise BadInput("hardly any game ended")
-    return float((expected[counts] - came[counts]).mean() / max(float(came[counts].std()), 1e-6))
+    deviation = max(float(came[counts].std()), 1e-6)
+    more = np.where(counts, expected - came, 0.0)
+    mean = float(more.sum() / counts.sum())
+    by_game = np.where(counts, more - mean, 0.0).sum(axis=(0, 2))
+    error = float(np.sqrt((by_game**2).sum()) / counts.sum())
+    return mean / deviation, error / deviation
 
 
 SEARCHES = (
