@@ -64,7 +64,7 @@ class Shown(NamedTuple):
     p: float  # that chance alone shows as much
 
 
-def tested(statistic: str, seeds: list[Shown], bad: float, doubtful: float, look: str, **more) -> Outcome:
+def weighed(statistic: str, seeds: list[Shown], bad: float, doubtful: float, look: str, **more) -> Outcome:
     """By the seed that shows it least; beyond `bad` it is for p to say, beyond `doubtful` it may warn."""
     least = min(seeds, key=lambda seed: seed.size)
     is_seen = least.size > doubtful and least.p < DOUBTFUL

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.stats
 from jaxtyping import Bool, Float, Int
 
-from coplay.audit.by_seed import Shown, at_end, by_every_seed, judged, tested
+from coplay.audit.by_seed import Shown, at_end, by_every_seed, judged, weighed
 from coplay.audit.finding import Check, Outcome, not_run
 from coplay.audit.subject import Budget, Subject
 from coplay.errors import BadInput
@@ -158,7 +158,7 @@ def too_good(subject: Subject, budget: Budget, key: Key) -> Outcome:
     """Do models foresee what nobody could know?"""
     statistic = "nats by which models are less surprised at co-players than these are at themselves"
     seeds = [beyond_best(rows) for rows in foretold_of(subject)]
-    return tested(
+    return weighed(
         statistic, seeds, 0.01, 0.01, "labels of opponent models: do they reach what is read?", unit="nats"
     )
 
@@ -179,7 +179,7 @@ def calibration(subject: Subject, budget: Budget, key: Key) -> Outcome:
     """Does what is expected with so much confidence happen as often?"""
     statistic = "mean difference of confidence in the likeliest action and how often it is taken"
     seeds = foretold_of(subject)
-    return tested(
+    return weighed(
         statistic,
         [miscalibration(rows, seed) for seed, rows in enumerate(seeds)],
         0.15,

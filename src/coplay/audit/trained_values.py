@@ -6,7 +6,7 @@ import numpy as np
 import scipy.stats
 from jaxtyping import Bool, Float
 
-from coplay.audit.by_seed import Shown, by_every_seed, tested
+from coplay.audit.by_seed import Shown, by_every_seed, weighed
 from coplay.audit.finding import Check, Outcome
 from coplay.audit.subject import Budget, Subject
 from coplay.audit.trained import Update
@@ -44,7 +44,7 @@ def imagined_alike(subject: Subject, budget: Budget, key: Key) -> Outcome:
     shifts = [{name: shifted(sources) for name, sources in seed.items()} for seed in seeds]
     worst = [max(seed.values(), key=lambda shown: shown.size) for seed in shifts]
     told = ", ".join(f"{name} {np.median([seed[name].size for seed in shifts]):.3g}" for name in shifts[0])
-    return tested(
+    return weighed(
         statistic,
         [shown._replace(p=min(1.0, len(shifts[0]) * shown.p)) for shown in worst],
         0.5,
@@ -101,7 +101,7 @@ def told_apart(subject: Subject, budget: Budget, key: Key) -> Outcome:
     """Can one tell from what is read of the others whether a moment is real?"""
     statistic = "share of moments that a linear probe rightly calls real or imagined by their subgoals"
     seeds = [_subgoals(subject, one) for one in imagining(subject)]
-    return tested(
+    return weighed(
         statistic,
         [probed(*given, seed=number) for number, given in enumerate(seeds)],
         0.9,
