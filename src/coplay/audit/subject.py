@@ -85,13 +85,13 @@ class Subject:
         return self._once(f"trained {what}", lambda: trained.trained(experiment, run, what))
 
     def trained_games(self, what: str = "plays") -> list[Trajectory]:
-        """A round of every seed, up to three, as it plays (or "plans") when it counts."""
+        """A round of every seed, up to three, with what it thinks."""
         run = self.trained(what)
         key = stream(jax.random.key(self.seed), "trained games")
-        return self._once(f"trained games {what}", lambda: trained.games_of(run, key))
+        return self._once(f"trained games {what}", lambda: trained.games_of(run, key, what))
 
     def trained_updates(self) -> list[Update]:
-        """The same as it plays while it learns, with what lies in the update after it."""
+        """A round of every seed, with what lies in the update after it."""
         run = self.trained("learns")
         key = stream(jax.random.key(self.seed), "trained updates")
         return self._once("trained updates", lambda: trained.updates_of(run, key))

@@ -17,7 +17,7 @@ from coplay.taps import heard
 from coplay.training.job import Job
 from coplay.training.rollout import start_playing
 from coplay.training.run_folder import RunFolder
-from coplay.types import Key, PyTree, Trajectory, as_played, stream
+from coplay.types import Algorithm, Key, PyTree, TimeStep, Trajectory, as_played, stream
 
 SIZES = {"plays": (64, 80), "plans": (16, 40), "learns": (64, 20)}  # games and steps, by what is asked about
 WARM_UP = 3  # rounds before the one that is learned from: by then games are at different moments
@@ -32,6 +32,7 @@ AS_SAVED = {
     "model_learning_rate": STILL,
     "world_learning_rate": STILL,
     "pursuit_learning_rate": STILL,
+    "searched_games": 0.0,  # moves are drawn from networks, whose chances are known
     "gates": "off",  # what would be imagined is asked about, whether it was learned from or not
 }
 UNTRAINED = "how good models become is asked of a trained run"
@@ -46,7 +47,7 @@ class Trained(NamedTuple):
 
 
 def trained(experiment: Experiment, folder: RunFolder, what: str) -> Trained:
-    """The last checkpoint. Moves are drawn from networks, whose chances are known, unless it "plans"."""
+    """The last checkpoint, in games of a size for what is asked: what it "plays", "plans" or "learns"."""
     built = build(afresh(experiment, what))
     loaded = load_params(built, folder, best=False)
     seeds = range(min(experiment.seeds, MOST_SEEDS))
@@ -76,15 +77,29 @@ def afresh(experiment: Experiment, what: str) -> Experiment:
     return with_overrides(experiment, changes)
 
 
-def games_of(run: Trained, key: Key) -> list[Trajectory]:
-    """A round of every seed as it plays when it counts, with what it thought."""
-    play = captured.quick(captured.collecting(run.job, as_played(run.job.stretches[0].algorithm)))
-    start = _new_games(run)
+def games_of(run: Trained, key: Key, what: str) -> list[Trajectory]:
+    """A round of every seed: as it "plans" when it counts, or as it plays while it learns, and what it
+    thinks."""
+    algorithm, start = run.job.stretches[0].algorithm, _new_games(run)
+    player = as_played(algorithm) if what == "plans" else thinking(algorithm)
+    play = captured.quick(captured.collecting(run.job, player))
     keys = jax.random.split(key, len(run.params))
     return [
         play(params, start(stream(own, "start")), stream(own, "play"))[1]
         for params, own in zip(run.params, keys, strict=True)
     ]
+
+
+def thinking(algorithm: Algorithm) -> Algorithm:
+    """The player as it is while it learns, in the company it learns from, with the thoughts it tells when it
+    counts."""
+
+    def act(params: PyTree, memory: PyTree, timestep: TimeStep, state: PyTree, key: Key):
+        _, told = as_played(algorithm).act(params, memory, timestep, state, key)
+        memory, decision = algorithm.act(params, memory, timestep, state, key)
+        return memory, dataclasses.replace(decision, thoughts=told.thoughts)
+
+    return algorithm._replace(act=act)
 
 
 class Update(NamedTuple):

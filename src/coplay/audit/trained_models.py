@@ -36,14 +36,24 @@ class Foretold(NamedTuple):
 
 
 def foretold_of(subject: Subject) -> list[Foretold]:
-    """Of every seed, over co-players that were in the game."""
-    seeds = [_foretold(games) for games in subject.trained_games()]
+    """Of every seed, over co-players that models learn from."""
+    seeds = [_foretold(games, _teaches(subject, games)) for games in subject.trained_games()]
     if min(len(rows.action) for rows in seeds) < FEWEST:
         raise BadInput("hardly anything was foretold of anybody")
     return seeds
 
 
-def _foretold(games: Trajectory) -> Foretold:
+def _teaches(subject: Subject, games: Trajectory) -> Bool[np.ndarray, "time env agent"]:
+    """Who is in the game; of HOP's own seats, only those under orders (`model_rows`)."""
+    teaches = np.array(games.steps.before.active)
+    config, seats = getattr(subject.experiment, subject.learner), subject.seats
+    is_hop = getattr(config, "model_rows", "") == "orders" and config.models == "goals"
+    if is_hop and config.ordered_games > 0 and len(seats) > 1:
+        teaches[..., seats] &= np.asarray(games.steps.decision.notes[subject.learner]["order"]) >= 0
+    return teaches
+
+
+def _foretold(games: Trajectory, teaches: Bool[np.ndarray, "time env agent"]) -> Foretold:
     steps = games.steps
     if isinstance(steps.decision.thoughts.prediction, tuple):
         raise BadInput("nobody foretells what co-players do here")
@@ -51,7 +61,7 @@ def _foretold(games: Trajectory) -> Foretold:
     time, envs, agents = expected.shape[:3]
     others = those_after(tuple(range(agents)), agents)
     active = np.asarray(steps.before.active)
-    counts = active[:, :, others] & active[..., None] & np.isfinite(expected).all(axis=-1)
+    counts = teaches[:, :, others] & active[..., None] & np.isfinite(expected).all(axis=-1)
     move = np.arange(time * envs * agents).reshape(time, envs, agents)
     game = np.broadcast_to(np.arange(envs)[None, :, None], move.shape)
     player = np.broadcast_to(np.arange(agents)[None, None], move.shape)

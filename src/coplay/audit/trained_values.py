@@ -16,7 +16,8 @@ from coplay.types import Key, Trajectory
 APART = 10  # steps between rows that are taken to be independent
 FEWEST = 100  # rows
 BINS, SHUFFLED, MOST = 24, 200, 4096
-OFF = 0.2  # of the spread of returns, that searches may be
+# Of the spread of returns. Who plans earns more than its critic, which learned from who does not, expects.
+TOO_MUCH, TOO_LITTLE = 0.2, 0.5
 
 
 def imagining(subject: Subject) -> list[Update]:
@@ -184,11 +185,12 @@ def search_targets(subject: Subject, budget: Budget, key: Key) -> Outcome:
         raise BadInput("nobody plans here")
     found = [_off(subject, games, config.discount) for games in subject.trained_games("plans")]
     off, error = (np.array(x) for x in zip(*found, strict=True))
-    surely = np.maximum(np.abs(off) - 3.0 * error, 0.0)  # a few games tell little
+    beyond = np.maximum(off - TOO_MUCH, -off - TOO_LITTLE)
     look = (
         f"planning; models of co-players (opponent_skill), the critic at leaves; give or take {error[0]:.2g}"
     )
-    return by_every_seed(statistic, off, surely > OFF, np.abs(off) > 2 * OFF, OFF, look)
+    surely = beyond > 3.0 * error  # a few games tell little
+    return by_every_seed(statistic, off, surely, beyond > 0, TOO_MUCH, look)
 
 
 def _off(subject: Subject, games: Trajectory, discount: float) -> tuple[float, float]:
