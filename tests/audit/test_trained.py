@@ -266,7 +266,7 @@ def test_imagined_rewards_three_times_as_high_are_shifted():
     assert scaled.size > 0.5 and scaled.p < 1e-6
 
 
-def test_a_probe_tells_empty_subgoals_from_real_ones_and_nothing_else():
+def test_a_probe_tells_shifted_subgoals_from_real_ones_and_like_from_like_it_does_not():
     random = np.random.default_rng(0)
     rows, game = random.normal(size=(800, 6)), np.tile(np.arange(40), 20)
     is_imagined = np.repeat([False, True], 400)
