@@ -9,10 +9,11 @@ import jax
 import numpy as np
 from jaxtyping import Int
 
-from coplay.audit import captured, random_play, small_scale
+from coplay.audit import captured, random_play, small_scale, trained
 from coplay.audit.captured import Parts, Round
 from coplay.audit.random_play import Moments
 from coplay.audit.small_scale import SmallRun
+from coplay.audit.trained import UNTRAINED, Trained, Update
 from coplay.errors import BadInput
 from coplay.experiment import (
     Experiment,
@@ -26,7 +27,7 @@ from coplay.experiment import (
 )
 from coplay.training.job import Job
 from coplay.training.run_folder import RunFolder
-from coplay.types import Environment
+from coplay.types import Environment, Trajectory, stream
 
 MOST_MOMENTS = 16_384
 
@@ -80,6 +81,31 @@ class Subject:
         assert self.experiment is not None
         experiment = self.experiment
         return self._once("small_run", lambda: small_scale.run_whole(experiment))
+
+    # --- a trained run, afresh --------------------------------------------------------------------
+
+    def trained(self, what: str = "plays") -> Trained:
+        """Its last weights; a check of what was learned is not run where there are none."""
+        if self.run is None:
+            raise BadInput(UNTRAINED)
+        self.learning_job()
+        assert self.experiment is not None
+        experiment, run = self.experiment, self.run
+        return self._once(f"trained {what}", lambda: trained.trained(experiment, run, what))
+
+    def trained_games(self, what: str = "plays") -> list[Trajectory]:
+        """A round of every seed, up to three, with what it thinks."""
+        run = self.trained(what)
+        key = stream(jax.random.key(self.seed), "trained games")
+        return self._once(f"trained games {what}", lambda: trained.games_of(run, key, what))
+
+    def trained_updates(self) -> list[Update]:
+        """A round of every seed, with what lies in the update after it."""
+        run = self.trained("learns")
+        key = stream(jax.random.key(self.seed), "trained updates")
+        return self._once("trained updates", lambda: trained.updates_of(run, key))
+
+    # --- kept ---------------------------------------------------------------------------------------
 
     def _once(self, name: str, make: Callable[[], Any]) -> Any:
         if name not in self.kept:

@@ -12,6 +12,7 @@ from coplay.audit.captured import Round
 from coplay.audit.compare import own_tensors
 from coplay.audit.finding import Check, Outcome, exact, not_run
 from coplay.audit.subject import Budget, Subject
+from coplay.audit.trained_values import IMAGINED
 from coplay.types import Key, Seated
 
 CLOSE = 1e-4  # relative
@@ -280,4 +281,5 @@ VALUE = (
         "algorithms",
         imagined_ends,
     ),
+    *IMAGINED,
 )

@@ -1,0 +1,405 @@
+"""How good did a run's model of the game become? Asked of its last weights, on moves made afresh.
+
+Members of an ensemble are asked all together (the mean of their chances) for what they know, and one of them,
+drawn as in imagined play, for what becomes of a board that is fed what was foretold of it.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from coplay.audit import captured
+from coplay.audit.by_seed import by_every_seed, judged
+from coplay.audit.finding import Check, Outcome, not_run
+from coplay.audit.subject import Budget, Subject
+from coplay.errors import BadInput
+from coplay.nets import world as worlds
+from coplay.nets.world import World
+from coplay.nets.world_fit import Moves, moves, said
+from coplay.training.rollout import is_over
+from coplay.types import Board, Entities, Environment, Key, PyTree, Seated, Trajectory, stream
+
+NO_WORLD = "nobody learns a model of the game here"
+FEWEST = 20  # changes of a kind of thing, or payments, before anything is said of it
+AHEAD = (1, 3, 5, 10)  # steps
+STARTS = 1024  # from which so many are foretold
+ONCE_IN = 0.01  # below such an error growth is not asked about
+
+
+def members_of(params: PyTree) -> PyTree | None:
+    """Weights [member, ...] of a model of the game."""
+    for part in jax.tree.leaves(params, is_leaf=lambda x: isinstance(x, Seated)):
+        if isinstance(part, Seated) and "members" in part.common:
+            return part.common["members"]
+    return None
+
+
+def world_of(env: Environment, config: Any) -> World:
+    assert env.entities is not None and env.reward_values is not None, "the game has been refused otherwise"
+    return worlds.world_model(
+        env.entities, env.num_agents, env.num_actions, env.reward_values, config.world_hidden
+    )[0]
+
+
+class Chances(NamedTuple):
+    """As `Foreseen`, the mean over members."""
+
+    step: Float[np.ndarray, "*row agent choice"]
+    reward: Float[np.ndarray, "*row agent value"]
+    there: Float[np.ndarray, "*row thing 2"]
+
+
+class Foretold(NamedTuple):
+    """Moves of one seed, beside what was foretold of them, [row, ...]."""
+
+    moves: Moves
+    chance: Chances
+    is_possible: Bool[np.ndarray, " row"]  # a board that one member drew
+
+
+class Learned(NamedTuple):
+    """Models of the game, and the games they are asked about, by seed."""
+
+    world: World
+    members: list[PyTree]
+    games: list[Trajectory]
+
+
+def learned_world(subject: Subject) -> Learned:
+    members = [members_of(params) for params in subject.trained().params]
+    if members[0] is None:
+        raise BadInput(NO_WORLD)
+    config = getattr(subject.experiment, subject.learner)
+    return Learned(world_of(subject.env, config), members, subject.trained_games())
+
+
+def foretold_of(subject: Subject) -> list[Foretold]:
+    """Of every seed, once for all checks."""
+    return subject._once("trained worlds", lambda: _foretold(subject, learned_world(subject)))
+
+
+def _foretold(subject: Subject, learned: Learned) -> list[Foretold]:
+    env, world = subject.env, learned.world
+
+    def ask(members: PyTree, steps: PyTree, key: Key):
+        rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), steps)
+        made = jax.vmap(lambda *one: moves(env, world, *one))(
+            rows.state, rows.next_state, rows.decision.action, rows.after.reward
+        )
+        each = jax.vmap(lambda one: said(world, one, made))(members)
+        first = jax.tree.map(lambda x: x[0], each)
+        board = worlds.next_board(world, made.before, worlds.draw(first, key))
+        mean = [jnp.mean(jnp.exp(x), axis=0) for x in (each.step, each.reward, each.there)]
+        return made, mean, jax.vmap(world.entities.possible)(made.state, board)
+
+    asked, key = captured.quick(ask), stream(jax.random.key(subject.seed), "trained worlds")
+    found = [asked(m, games.steps, key) for m, games in zip(learned.members, learned.games, strict=True)]
+    return [Foretold(made, Chances(*map(np.asarray, mean)), np.asarray(can)) for made, mean, can in found]
+
+
+# --- 6.6, 6.7 what becomes of a board ------------------------------------------------------------
+
+
+def world_skill(subject: Subject, budget: Budget, key: Key) -> Outcome:
+    """Is it foreseen what moves and what vanishes?"""
+    statistic = "share of what moves or vanishes that is foreseen, of the kind that is foreseen worst"
+    seeds, entities = foretold_of(subject), subject.env.entities
+    assert entities is not None, "the game has been refused otherwise"
+    by_kind = [skills(entities, seed) for seed in seeds]
+    known = [name for name in by_kind[0] if all(name in found for found in by_kind)]
+    if not known:
+        return not_run(statistic, "hardly anything moved or vanished")
+    middle = {name: float(np.median([found[name] for found in by_kind])) for name in known}
+    worst = np.array([min(found[name] for name in known) for found in by_kind])
+    told = ", ".join(f"{name} {value:.3f}" for name, value in middle.items())
+    look = f"what the world model remembers (world_rows); by kind: {told}"
+    drawing = _boards_drawing(entities, seeds[0])
+    return judged(statistic, worst, 0.2, 0.6, look, drawing=drawing, unit="skill")
+
+
+def skills(entities: Entities, seed: Foretold) -> dict[str, float]:
+    """By kind, 1 less the squared error as a share of that of saying that nothing moves; not of kinds of
+    which hardly anything changed."""
+    made, chance = seed.moves, seed.chance
+    here, there = np.asarray(made.before.here), np.asarray(made.before.there)
+    step, stays = np.asarray(made.happened.step), np.asarray(made.happened.there)
+    errors = {"players": (squared_error(chance.step, step)[here], 2.0 * (step != 0)[here])}
+    of_things = squared_error(chance.there, stays.astype(int))
+    for number, kind in enumerate(entities.kinds):
+        rows = there & (np.asarray(entities.kind_of) == number)[None]
+        errors[kind] = (of_things[rows], 2.0 * (~stays)[rows])
+    return {
+        name: 1.0 - float(error.sum() / still.sum())
+        for name, (error, still) in errors.items()
+        if still.sum() >= 2 * FEWEST
+    }
+
+
+def squared_error(
+    chance: Float[np.ndarray, "*row choice"], choice: Int[np.ndarray, "*row"]
+) -> Float[np.ndarray, "*row"]:
+    """Of chances against what happened: 0 if that was certain, 2 if something else was."""
+    happened = np.arange(chance.shape[-1]) == choice[..., None]
+    return ((chance - happened) ** 2).sum(axis=-1)
+
+
+def _boards_drawing(entities: Entities, seed: Foretold) -> dict[str, Any]:
+    """The move that was foreseen worst."""
+    made, chance = seed.moves, seed.chance
+    error = np.where(made.before.here, squared_error(chance.step, np.asarray(made.happened.step)), 0.0)
+    row = int(error.sum(axis=1).argmax())
+    one = jax.tree.map(lambda x: np.asarray(x)[row], (made.before, made.after))
+    before, after = one
+    told = Chances(*(x[row] for x in chance))
+    pairs = {
+        "players": (_cells(entities, after.players, after.here), players_told(entities, before, told.step)),
+        "things": (
+            _cells(entities, after.things, after.there),
+            _cells(entities, before.things, np.where(before.there, told.there[:, 1], 0.0)),
+        ),
+    }
+    drawings = [_frames(entities, name, *pair) for name, pair in pairs.items()]
+    return {"kind": "several", "drawings": drawings}
+
+
+def players_told(
+    entities: Entities, before: Board, chance: Float[np.ndarray, "agent choice"]
+) -> Float[np.ndarray, " cell"]:
+    """How many players are expected on each cell; a step onto no cell is not taken."""
+    cells = np.zeros(entities.num_cells)
+    shift = [rows * entities.width + columns for rows, columns in entities.steps]
+    for player in np.flatnonzero(before.here):
+        for step, by in enumerate(shift):
+            to = int(before.players[player]) + by
+            to = to if 0 <= to < entities.num_cells else int(before.players[player])
+            cells[to] += chance[player, step]
+    return cells
+
+
+def _cells(entities: Entities, at: np.ndarray, weight: np.ndarray) -> Float[np.ndarray, " cell"]:
+    return np.bincount(np.clip(at, 0, entities.num_cells - 1), weight.astype(float), entities.num_cells)
+
+
+def _frames(entities: Entities, name: str, true: np.ndarray, told: np.ndarray) -> dict[str, Any]:
+    frames = {"true": true, "predicted": told, "difference": told - true}
+    return {
+        "kind": "boards",
+        "title": f"{name} after the move that was foreseen worst",
+        "frames": [
+            {"name": what, "values": np.round(cells, 4).reshape(-1, entities.width).tolist()}
+            for what, cells in frames.items()
+        ],
+    }
+
+
+def world_possible(subject: Subject, budget: Budget, key: Key) -> Outcome:
+    """Could the boards that are foretold follow?"""
+    share = np.array([float(seed.is_possible.mean()) for seed in foretold_of(subject)])
+    look = "heads of the world model, what it remembers"
+    return judged("share of foretold boards that could follow", share, 0.95, 0.99, look)
+
+
+# --- 6.8 what pays -------------------------------------------------------------------------------
+
+
+def world_pay(subject: Subject, budget: Budget, key: Key) -> Outcome:
+    """Does the model of the game know what pays?"""
+    statistic = "recall of the reward it knows worst, among those that were paid"
+    values, seeds = np.array(subject.env.reward_values or ()), foretold_of(subject)
+    tables = [confusion(len(values), *_paid(seed)) for seed in seeds]
+    recall = np.array([worst_recall(values, table) for table in tables])
+    if not np.isfinite(recall).any():
+        return not_run(statistic, "hardly anything was paid")
+    recall = np.where(np.isfinite(recall), recall, np.nanmedian(recall))
+    by_seat = np.median([_slopes(values, seed) for seed in seeds], axis=0)
+    slope = np.array([slope_of(values, *_paid(seed)) for seed in seeds])
+    off = (slope < 0.8) | (slope > 1.25)
+    look = f"rare rewards in what the world model remembers; slope on what was paid: {np.median(slope):.3g}"
+    drawing = _pay_drawing(values, np.sum(tables, axis=0))
+    told = {"by_seat": tuple(map(float, by_seat)), "drawing": drawing}
+    return by_every_seed(statistic, recall, (recall < 0.5) | off, recall < 0.9, 0.5, look, **told)
+
+
+def _paid(seed: Foretold, seat: int | slice = slice(None)) -> tuple[np.ndarray, np.ndarray]:
+    """Places of rewards that were paid to who was there, and chances of each."""
+    here = np.asarray(seed.moves.before.here)[:, seat]
+    return np.asarray(seed.moves.happened.reward)[:, seat][here], seed.chance.reward[:, seat][here]
+
+
+def _slopes(values: Float[np.ndarray, " value"], seed: Foretold) -> list[float]:
+    return [slope_of(values, *_paid(seed, seat)) for seat in range(seed.chance.reward.shape[1])]
+
+
+def confusion(
+    count: int, paid: Int[np.ndarray, " row"], chance: Float[np.ndarray, "row value"]
+) -> Float[np.ndarray, "paid value"]:
+    """How much of each reward is expected where each was paid, in rows."""
+    table = np.zeros((count, count))
+    np.add.at(table, paid, chance)
+    return table
+
+
+def worst_recall(values: Float[np.ndarray, " value"], table: Float[np.ndarray, "paid value"]) -> float:
+    """Of rewards other than 0 that were paid often enough; NaN if none was."""
+    rows = table.sum(axis=1)
+    asked = (values != 0) & (rows >= FEWEST)
+    return float(np.min(np.diag(table)[asked] / rows[asked])) if asked.any() else float("nan")
+
+
+def slope_of(
+    values: Float[np.ndarray, " value"], paid: Int[np.ndarray, " row"], chance: Float[np.ndarray, "row value"]
+) -> float:
+    """Of what is expected on what was paid; 1 where always the same was."""
+    true, told = values[paid], chance @ values
+    centred = true - true.mean()
+    square = float(centred @ centred)
+    return float(centred @ told) / square if square > 0 else 1.0
+
+
+def _pay_drawing(
+    values: Float[np.ndarray, " value"], table: Float[np.ndarray, "paid value"]
+) -> dict[str, Any]:
+    paid = np.flatnonzero(table.sum(axis=1) > 0)
+    return {
+        "kind": "matrix",
+        "title": "what was paid, and what was expected to be",
+        "rows": [f"{values[i]:.3g}" for i in paid],
+        "columns": [f"{value:.3g}" for value in values],
+        "values": np.round(table[paid], 1).tolist(),
+        "row_name": "paid",
+        "column_name": "expected",
+    }
+
+
+# --- 6.9 how errors grow -------------------------------------------------------------------------
+
+
+def growth(subject: Subject, budget: Budget, key: Key) -> Outcome:
+    """Do errors of the model of the game breed when it is fed what it foretold?"""
+    statistic = "error after several steps as a multiple of what independent errors come to, the worst"
+    errors = _errors(subject, learned_world(subject), key)
+    beyond = [beyond_independent(error) for error in errors]
+    ratio = np.array([float(x.max()) for x in beyond])
+    look = f"what becomes of boards that cannot be (world_possible); error after one step {errors[0][0]:.3g}"
+    return judged(statistic, ratio, 3.0, 1.5, look, least=False, drawing=_growth_drawing(errors))
+
+
+def beyond_independent(error: Float[np.ndarray, " ahead"]) -> Float[np.ndarray, " ahead"]:
+    """e_k as a multiple of 1 - (1 - e_1)^k; 0 where next to nothing is wrong at all."""
+    expected = independent(error[0])[: len(error)]
+    return np.where(error < ONCE_IN, 0.0, error / np.maximum(expected, 1e-9))
+
+
+def independent(once: float | np.floating) -> Float[np.ndarray, " ahead"]:
+    """What errors of so much at every step come to."""
+    return 1.0 - (1.0 - float(once)) ** np.array(AHEAD, float)
+
+
+def _errors(subject: Subject, learned: Learned, key: Key) -> list[Float[np.ndarray, " ahead"]]:
+    foretell = captured.quick(lambda *given: _foretell(subject.env, learned.world, *given))
+    read = captured.quick(jax.vmap(learned.world.entities.read))
+    found = []
+    for members, games in zip(learned.members, learned.games, strict=True):
+        lasts = lasting(np.asarray(is_over(games.steps.after)))
+        time, env = _starts(lasts)
+        later = time[None] + np.arange(AHEAD[-1])[:, None]
+        state, after = _at(games.steps.state, time, env), _at(games.steps.next_state, later, env[None])
+        told = foretell(members, state, games.steps.decision.action[later, env[None]], key)
+        counts = lasts[time, env] >= np.array(AHEAD)[:, None]
+        found.append(misplaced(read(state), told, jax.vmap(read)(after), counts))
+    return found
+
+
+def _at(tree: PyTree, time: np.ndarray, env: np.ndarray) -> PyTree:
+    return jax.tree.map(lambda x: x[time, env], tree)
+
+
+def _starts(lasts: Int[np.ndarray, "time env"]) -> tuple[np.ndarray, np.ndarray]:
+    """Times and games from which to foretell; moves beyond the end of a round are none."""
+    time, env = np.nonzero(np.ones_like(lasts[: len(lasts) - AHEAD[-1] + 1], bool))
+    if not len(time) or lasts.max() < AHEAD[1]:
+        raise BadInput(f"no episode lasts for {AHEAD[1]} steps")
+    chosen = np.linspace(0, len(time) - 1, min(STARTS, len(time))).astype(int)
+    return time[chosen], env[chosen]
+
+
+def lasting(over: Bool[np.ndarray, "time env"]) -> Int[np.ndarray, "time env"]:
+    """How many moves of its episode begin with each, up to the end of the round."""
+    lasts, later = np.zeros(over.shape, int), np.zeros(over.shape[1:], int)
+    for time in reversed(range(len(over))):
+        later = np.where(over[time], 1, later + 1)
+        lasts[time] = later
+    return lasts
+
+
+def _foretell(env: Environment, world: World, members: PyTree, state: PyTree, action, key: Key) -> Board:
+    """Boards [step, row, ...] after the moves that were made, each from the one before as it was foretold."""
+
+    def one_step(state, given):
+        action, key = given
+        keys = jax.random.split(key, action.shape[0])
+        state, *_ = jax.vmap(
+            lambda state, action, key: worlds.imagined_by_some(
+                env, world, members, state, action, key, jnp.int32(0)
+            )
+        )(state, action, keys)
+        return state, jax.vmap(world.entities.read)(state)
+
+    return jax.lax.scan(one_step, state, (action, jax.random.split(key, AHEAD[-1])))[1]
+
+
+def misplaced(
+    start: Board, told: Board, true: Board, counts: Bool[np.ndarray, "ahead row"]
+) -> Float[np.ndarray, " ahead"]:
+    """The share of what was there at the start that is not where it should be, after so many steps."""
+    told, true = jax.tree.map(lambda x: np.asarray(x)[np.array(AHEAD) - 1], (told, true))
+    is_elsewhere = told.here & true.here & (told.players != true.players)
+    wrong = [((told.here != true.here) | is_elsewhere), told.there != true.there]
+    asked = [counts[..., None] & np.asarray(x)[None] for x in (start.here, start.there)]
+    errors = sum((w & a).sum(axis=(1, 2)) for w, a in zip(wrong, asked, strict=True))
+    return np.asarray(errors / np.maximum(sum(a.sum(axis=(1, 2)) for a in asked), 1))
+
+
+def _growth_drawing(errors: list[Float[np.ndarray, " ahead"]]) -> dict[str, Any]:
+    lines = [
+        {"name": f"seed {seed}", "x": list(AHEAD), "y": error.tolist()} for seed, error in enumerate(errors)
+    ]
+    expected = independent(np.median([error[0] for error in errors]))
+    lines.append({"name": "independent errors", "x": list(AHEAD), "y": expected.tolist()})
+    title = "share of players and things that are not where they should be"
+    return {"kind": "lines", "title": title, "x_name": "steps foretold", "y_name": "error", "lines": lines}
+
+
+WORLDS = (
+    Check(
+        "world_skill",
+        "models",
+        "Is it foreseen what moves?",
+        "judgement",
+        "nets",
+        world_skill,
+        ("world_rows",),
+    ),
+    Check(
+        "world_possible",
+        "models",
+        "Are foretold boards possible?",
+        "judgement",
+        "nets",
+        world_possible,
+        ("world_rows", "world_skill"),
+    ),
+    Check("world_pay", "models", "Is it known what pays?", "judgement", "nets", world_pay, ("world_rows",)),
+    Check(
+        "growth",
+        "models",
+        "Do errors of the world model breed?",
+        "judgement",
+        "nets",
+        growth,
+        ("world_skill", "world_possible"),
+    ),
+)
