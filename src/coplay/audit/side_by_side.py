@@ -20,9 +20,13 @@ from coplay.audit.flags import FLAGS
 from coplay.audit.ladder import LADDER
 from coplay.audit.phenomenon import PHENOMENON
 from coplay.audit.subject import Budget, Subject, subject_of
+from coplay.audit.trained_models import OPPONENTS
+from coplay.audit.trained_values import IMAGINED, SEARCHES
+from coplay.audit.trained_worlds import WORLDS
 from coplay.training.devices import keep_compiled_programs, prepare
 
-APART = ((*PHENOMENON, *ENVIRONMENT), FLAGS, LADDER)  # each records for itself; all others share
+TRAINED = (*OPPONENTS, *WORLDS, *SEARCHES, *IMAGINED)
+APART = ((*PHENOMENON, *ENVIRONMENT), FLAGS, TRAINED, LADDER)  # each records for itself; all others share
 Tell = Callable[[str], None]
 
 
