@@ -229,7 +229,7 @@ def test_the_weight_of_alignment_has_bounds():
 SWITCHES = {
     "context": ["identity", "local_history", "joint"],
     "context_from": ["own_game", "another_game"],
-    "attention_heads": ["2", "0"],
+    "attention_heads": ["2", "4"],
     "history": ["gru", "lstm", "transformer", "none"],
     "history_window": ["2", "3"],
     "history_fusion": ["off", "kl_weighted"],
@@ -309,6 +309,7 @@ def test_the_generator_learns_at_its_own_rate(env):
         ),
         ({"context": "joint", "history": "transformer", "history_width": 6}, "multiple of a transformer's 4"),
         ({"context": "joint", "attention_heads": 3}, "multiple of"),
+        ({"context": "joint", "attention_heads": 0}, "hears nobody"),
         ({"context": "joint", "history_reads": ("everything",)}, "must name some of"),
         ({"explore": 0.5}, "between 0 and 0.3"),
         ({"generator_rate": 0.0}, "above 0"),
@@ -336,6 +337,8 @@ def test_terms_that_have_no_effect_are_not_named():
         ({"context": "local_history", "history": "transformer"}, "decentralised + memory"),
         ({"context": "local_history", "history_fusion": "kl_weighted"}, "decentralised + memory"),
         ({"context": "joint", "history": "transformer", "history_fusion": "kl_weighted"}, "communicates"),
+        ({"context": "local_history", "increments": "shared"}, "communicates"),
+        ({"context": "joint", "increments": "shared", "attention_heads": 0}, "communicates"),
     ],
 )
 def test_what_play_needs_is_said_and_so(env, changes, needs):
