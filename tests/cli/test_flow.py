@@ -44,6 +44,14 @@ def test_evaluate_gives_the_promised_fields(capsys, run):
     assert abs(sum(score["per_seat"]) / 4 - score["mean_return"]) < 1e-5
 
 
+def test_what_play_needs_is_written_and_told(capsys, run):
+    assert run.folder.needs == "decentralised"
+    assert as_json(capsys, "evaluate", run.path, "--episodes", 16)["needs"] == "decentralised"
+    assert main(["evaluate", str(run.path), "--episodes", "16"]) == 0
+    assert "weights of step 640; decentralised)" in capsys.readouterr().out
+    assert "<span>To play</span><b>decentralised</b>" in run.folder.report.read_text()
+
+
 def test_the_return_is_what_the_prey_was_worth(capsys, run):
     score = as_json(capsys, "evaluate", run.path, "--episodes", 64)
     worth = (10 * score["outcomes"]["stags"] + score["outcomes"]["hares"]) / 4
