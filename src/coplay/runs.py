@@ -16,7 +16,7 @@ from coplay import experiment as experiments
 from coplay.errors import BadInput
 from coplay.evaluation.self_play import Moment, Scores, play_episodes, watch_episodes
 from coplay.evaluation.statistics import bootstrap_interval, largest_seat_gap, pages_l
-from coplay.experiment import Built, Experiment
+from coplay.experiment import Built, Experiment, Loaded
 from coplay.plan import free_memory, plan, refuse_if_program_too_large, refuse_if_too_large
 from coplay.players.frozen import greedy
 from coplay.reports.episodes import Episode, save_episode
@@ -44,6 +44,7 @@ class Evaluation:
     episodes: int  # per seed
     ceiling: float | None
     mode: str
+    needs: str  # what those who played must have at hand, the most of them (`types.NEEDS`)
     outcomes: dict[str, float]
     length: float
     step: int
@@ -100,8 +101,8 @@ def train(
     planned = plan(built)
     refuse_if_too_large(planned)
     label = Path(name).stem if isinstance(name, str) else given.game.replace(":", "_")
-    versions = collect_versions(built.env.package)
-    folder = RunFolder.create(out or default_name(label), experiments.as_toml(given), versions)
+    told = collect_versions(built.env.package) | {"needs": built.stretches[-1].algorithm.needs}
+    folder = RunFolder.create(out or default_name(label), experiments.as_toml(given), told)
     try:
         with folder.lock():
             watcher = watcher or Watcher()
@@ -226,10 +227,10 @@ def evaluate(
 
     keys = jax.random.split(stream(jax.random.key(seed), "evaluate"), run.experiment.seeds)
     scores: Scores = jax.device_get(jax.jit(jax.vmap(one_seed))(params, keys[seeds]))
-    return _summary(built, scores, mode, loaded.step, seeds)
+    return _summary(built, loaded, scores, mode, seeds)
 
 
-def _summary(built: Built, scores: Scores, mode: str, step: int, seeds: np.ndarray) -> Evaluation:
+def _summary(built: Built, loaded: Loaded, scores: Scores, mode: str, seeds: np.ndarray) -> Evaluation:
     returns = np.asarray(scores.episode_return)
     per_seed_and_seat = returns.mean(axis=1)
     per_seed = per_seed_and_seat.mean(axis=1)
@@ -247,9 +248,10 @@ def _summary(built: Built, scores: Scores, mode: str, step: int, seeds: np.ndarr
         episodes=returns.shape[1],
         ceiling=built.env.ceiling,
         mode=mode,
+        needs=loaded.stretch.algorithm.needs,
         outcomes={name: float(np.mean(count)) for name, count in scores.outcomes.items()},
         length=float(np.mean(scores.length)),
-        step=step,
+        step=loaded.step,
         largest_seat_gap=_seat_gap(per_seed_and_seat) if len(per_seed) >= 3 else None,
     )
 

@@ -33,6 +33,17 @@ def test_the_copy_changes_only_when_it_is_due(env):
     assert_allclose(shares, [0.2, 0.16, 0.12, 0.08, 0.04, 0.0, 0.0], atol=1e-6)
 
 
+@pytest.mark.parametrize(("target", "is_held"), [("anchor", True), ("none", False)])
+def test_an_anchor_holds_on_to_the_copy_and_without_one_play_holds_on_to_itself(env, target, is_held):
+    settings = config(target=target, target_every=10, generator_rate=0.05)
+    model, extra, algorithm = parts(env, settings)
+    params = algorithm.init(jax.random.key(0))
+    later = learned(algorithm, params, played(env, algorithm, params), updates=2)[-1]
+    batch = batch_of(env, model, settings, extra, later, played(env, algorithm, later))
+    align = float(extra.speak(later.common["group"], batch)[1]["align"])  # before this update's first step
+    assert align > 1e-2 if is_held else abs(align) < 1e-4, align
+
+
 @pytest.mark.parametrize("changes", [{}, {"context": "local_history"}], ids=["identity", "local"])
 def test_a_copy_that_plays_is_caught_up_with_at_a_sync_and_left_behind_after(env, changes):
     settings = config(target="act", target_every=2, **changes)

@@ -198,6 +198,22 @@ def test_alignment_is_nothing_before_the_first_step_and_something_after(env):
     assert float(extra.speak(loud(params, 0.4).common["group"], batch)[1]["align"]) > 1e-3
 
 
+def test_twice_the_strength_is_twice_the_term_and_the_same_figure(env):
+    settings = config()
+    model, extra, algorithm = parts(env, settings)
+    params = loud(algorithm.init(jax.random.key(0)))
+    trajectory = played(env, algorithm, params)
+    batch = batch_of(env, model, settings, extra, params, trajectory)
+    state = extra.init(params) | {"strength": jnp.float32(2.0)}
+    stronger = extra.prepare(params, state, trajectory, batch)
+    (_, once, figures), (_, twice, same) = (
+        extra.speak(loud(params, 0.4).common["group"], each) for each in (batch, stronger)
+    )
+    assert float(once["align"]) > 1e-3
+    assert_allclose(twice["align"], 2.0 * once["align"], rtol=1e-6)
+    assert_allclose(same["hyper/align"], figures["hyper/align"], rtol=1e-6)
+
+
 def test_shares_of_the_loss_are_told_by_term():
     # policy 0.02, entropy 0.01 * 1, value 1 * 0.03, align 0.05 * 2 * 0.2, smooth 0.1 * 0.4: 0.12 in all
     figures = {"policy/loss": -0.02, "policy/entropy": 1.0, "value/loss": 0.03}
@@ -229,7 +245,7 @@ def test_the_weight_of_alignment_has_bounds():
 SWITCHES = {
     "context": ["identity", "local_history", "joint"],
     "context_from": ["own_game", "another_game"],
-    "attention_heads": ["2", "0"],
+    "attention_heads": ["2", "4"],
     "history": ["gru", "lstm", "transformer", "none"],
     "history_window": ["2", "3"],
     "history_fusion": ["off", "kl_weighted"],
@@ -247,25 +263,44 @@ SWITCHES = {
     "align_weight": ["0", "5"],
     "explore": ["0", "0.2"],
     "generated_critic": ["off", "last_layer"],
+    "embedding": ["4", "8"],
+    "rank": ["2", "3"],
+    "align_adaptive": ["true", "false"],
+    "align_target": ["1e-7", "1.0"],
 }
+ADAPT = ("align_adaptive", "align_target")  # felt from the second update on
 
 
 @pytest.mark.parametrize("name", SWITCHES)
 def test_each_setting_is_read_from_text_and_changes_what_is_learned(env, name):
-    gradients = [np.asarray(gradient_with(env, name, parse_text(text))) for text in SWITCHES[name]]
-    for one, other in itertools.combinations(range(len(gradients)), 2):
+    look = weights_with if name in ADAPT else gradient_with
+    found = [np.asarray(look(env, settings_with(name, parse_text(text)))) for text in SWITCHES[name]]
+    for one, other in itertools.combinations(range(len(found)), 2):
         told = f"{name}: {SWITCHES[name][one]} learns as {SWITCHES[name][other]}"
-        assert not np.array_equal(gradients[one], gradients[other]), told
+        assert not np.array_equal(found[one], found[other]), told
 
 
-def gradient_with(env, name, value):
-    """Of the actor's last layer, with one setting changed."""
+def settings_with(name, value):
+    """One setting changed, where it matters."""
     base = TINY | {"context": "joint", "regenerate_every": 1}
     base |= {"generate": "last_layer"} if name in ("accumulate", "smooth") else {}
     base |= {"history": "transformer"} if name == "history_window" else {}
     base |= {"history_fusion": "kl_weighted"} if name.startswith("fusion") else {}
+    base |= {"context": "identity", "epochs": 2, "align_weight": 1.0} if name in ADAPT else {}
     changes = {f"hyper_mappo.{key}": x for key, x in (base | {name: value}).items()}
-    settings = with_overrides(small("hyper_mappo_4h1s_4x4"), changes).hyper_mappo
+    return with_overrides(small("hyper_mappo_4h1s_4x4"), changes).hyper_mappo
+
+
+def weights_with(env, settings):
+    """Of the actor's last layer, after two updates."""
+    _, _, algorithm = parts(env, settings)
+    params = loud(algorithm.init(jax.random.key(0)))
+    after = learned(algorithm, params, played(env, algorithm, params), updates=2)[-1]
+    return after.common["group"]["policy"].layers[-1].weight
+
+
+def gradient_with(env, settings):
+    """Of the actor's last layer."""
     model, extra, algorithm = parts(env, settings)
     params = loud(algorithm.init(jax.random.key(0)))
     batch = batch_of(env, model, settings, extra, params, played(env, algorithm, params))
@@ -309,6 +344,7 @@ def test_the_generator_learns_at_its_own_rate(env):
         ),
         ({"context": "joint", "history": "transformer", "history_width": 6}, "multiple of a transformer's 4"),
         ({"context": "joint", "attention_heads": 3}, "multiple of"),
+        ({"context": "joint", "attention_heads": 0}, "hears nobody"),
         ({"context": "joint", "history_reads": ("everything",)}, "must name some of"),
         ({"explore": 0.5}, "between 0 and 0.3"),
         ({"generator_rate": 0.0}, "above 0"),
@@ -336,6 +372,8 @@ def test_terms_that_have_no_effect_are_not_named():
         ({"context": "local_history", "history": "transformer"}, "decentralised + memory"),
         ({"context": "local_history", "history_fusion": "kl_weighted"}, "decentralised + memory"),
         ({"context": "joint", "history": "transformer", "history_fusion": "kl_weighted"}, "communicates"),
+        ({"context": "local_history", "increments": "shared"}, "communicates"),
+        ({"context": "joint", "increments": "shared", "attention_heads": 0}, "communicates"),
     ],
 )
 def test_what_play_needs_is_said_and_so(env, changes, needs):

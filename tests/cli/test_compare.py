@@ -42,6 +42,18 @@ def test_one_seed_has_no_interval(capsys, runs, arguments):
     assert json.loads(capsys.readouterr().out)["pairs"][0]["interval"] == [None, None]
 
 
+@pytest.mark.parametrize("arguments", [["--reach", "2", "--window", "160"], ["--last", "0.5"]])
+def test_what_play_needs_stands_beside_each_run_that_says_it(capsys, runs, tmp_path, arguments):
+    heard = written_run(tmp_path / "heard", QUICK, needs="communicates")
+    assert main(["compare", runs[0], heard, *arguments]) == 0
+    head, old, new = capsys.readouterr().out.splitlines()[:3]
+    assert head.split()[:2] == ["run", "needs"]
+    assert (old.split()[1], new.split()[1]) == ("-", "communicates")
+    assert main(["compare", runs[0], heard, *arguments, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)["runs"]
+    assert [run["needs"] for run in said] == [None, "communicates"]
+
+
 def test_two_seeds_have_one(capsys, tmp_path):
     pair = [written_run(tmp_path / name, 2 * of_seed) for name, of_seed in (("a", QUICK), ("b", SLOW))]
     assert main(["compare", *pair, "--reach", "2", "--window", "160"]) == 0

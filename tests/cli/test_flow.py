@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from coplay import runs
@@ -15,6 +16,7 @@ from coplay.cli.main import main
 from coplay.cli.train import LiveLine
 from coplay.evaluation import anchors
 from coplay.offline import dataset
+from coplay.training.loop import Progress
 from coplay.training.programs import Compiled
 from tests.small import small
 
@@ -42,6 +44,14 @@ def test_evaluate_gives_the_promised_fields(capsys, run):
     low, high = score["interval"]
     assert low <= score["mean_return"] <= high
     assert abs(sum(score["per_seat"]) / 4 - score["mean_return"]) < 1e-5
+
+
+def test_what_play_needs_is_written_and_told(capsys, run):
+    assert run.folder.needs == "decentralised"
+    assert as_json(capsys, "evaluate", run.path, "--episodes", 16)["needs"] == "decentralised"
+    assert main(["evaluate", str(run.path), "--episodes", "16"]) == 0
+    assert "weights of step 640; decentralised)" in capsys.readouterr().out
+    assert "<span>To play</span><b>decentralised</b>" in run.folder.report.read_text()
 
 
 def test_the_return_is_what_the_prey_was_worth(capsys, run):
@@ -154,6 +164,15 @@ def test_before_training_it_is_said_what_the_program_needs(capsys, run):
     LiveLine().compiled(Compiled(12.3, need=None, held=0), free=0)
     assert capsys.readouterr().err == "compiled in 12 s\n"
     assert run.finished.program_bytes > 0
+
+
+def test_a_figure_out_of_bounds_is_warned_of_once(capsys):
+    line = LiveLine()
+    now = Progress(160, 640, 1.0, 160, 1, np.zeros(4), {"hyper/smooth_share": "too smooth"})
+    for _ in range(2):
+        line.progressed(now)
+    said = capsys.readouterr().err.splitlines()
+    assert [text for text in said if "smooth" in text] == ["warning: too smooth"]
 
 
 def test_the_report_names_every_seat(run):

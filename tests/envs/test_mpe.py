@@ -1,6 +1,7 @@
 """MPE behind our contract: JaxMARL's rewards and rows, our endings, roles shown, names that do not matter."""
 
 import functools
+import importlib.metadata
 
 import jax
 import jax.numpy as jnp
@@ -8,8 +9,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from coplay import runs
 from coplay.envs import make_game
 from coplay.envs.imported import jaxmarl
+from tests.small import small
 
 COAST, LEFT, RIGHT, DOWN, UP = range(5)
 
@@ -160,3 +163,9 @@ def test_a_picture_shows_discs_in_their_cells_and_the_far_ones_on_the_border():
     picture = env.draw(state)
     assert picture.players.tolist() == [[12, 12], [12, 24], [0, 12]]
     assert picture.cells["landmark"].tolist() == [[12, 13], [13, 12], [24, 0]]
+
+
+def test_a_run_records_whose_game_it_played(monkeypatch, tmp_path):
+    monkeypatch.setattr(runs, "_go_on", lambda folder, built, *rest: runs.Run(folder, built.experiment))
+    run = runs.train(small("mappo_simple_spread"), tmp_path / "spread")
+    assert run.folder.versions["packages"]["jaxmarl"] == importlib.metadata.version("jaxmarl")

@@ -37,6 +37,10 @@ def changes(name, parameters, network="mlp"):
 
 ONLY = {"hop": ("per_agent",), "happo": ("per_agent",), "hyper_mappo": ("shared", "shared_with_id")}
 KINDS = [(name, kind) for name in ALGORITHMS for kind in ONLY.get(name, PARAMETERS)]
+DRIFT = (
+    "kl joint_kl others_kl joint_tv effective_samples gradient_noise gradient_turn critic_staleness diversity"
+)
+SHARED = "conflict conflict_share"  # of gradients of weights that players share
 
 
 @pytest.mark.parametrize(("name", "parameters"), KINDS)
@@ -45,6 +49,7 @@ def test_it_learns_something_finite_the_same_way_twice(name, parameters):
     before, (after, again), metrics = chunks(work, times=2)
     assert same_bits(after, again)
     assert described(metrics) <= set(METRICS)
+    assert not (untold := drift_figures(parameters) - set(metrics)), f"not told: {sorted(untold)}"
     for path, leaf in jax.tree_util.tree_flatten_with_path(after)[0]:
         assert np.isfinite(leaf).all(), jax.tree_util.keystr(path)
     moved = jax.tree.map(lambda a, b: not np.array_equal(a, b), before, after)
@@ -66,6 +71,12 @@ def test_it_learns_with_every_network(network):
     _, (after,), metrics = chunks(small_job(**changes("ppo", "per_agent", network)), updates=1)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(after))
     assert np.isfinite(metrics["policy/loss"]).all()
+
+
+def drift_figures(parameters: str) -> set[str]:
+    """How far an update moved the players: what every algorithm has to tell."""
+    figures = DRIFT if parameters == "per_agent" else f"{DRIFT} {SHARED}"
+    return {f"drift/{figure}" for figure in figures.split()}
 
 
 def described(metrics) -> set[str]:

@@ -13,6 +13,7 @@ from coplay import runs
 from coplay.envs import make_game
 from coplay.errors import BadInput
 from coplay.experiment import build, job, load_params
+from coplay.players.frozen import frozen
 from coplay.players.lineup import Member, seated
 from coplay.training import loop, programs
 from coplay.training.rollout import start_playing
@@ -79,6 +80,11 @@ def test_a_frozen_run_brings_to_a_seat_the_weights_it_learned_there(trained):
     _, alone = acted(everyone, old, dataclasses.replace(actor, memory=everyone.remember(6)))
     for seat in (1, 3):
         np.testing.assert_allclose(mixed.policy[:, seat], alone.policy[:, seat], atol=1e-6)
+
+
+def test_a_frozen_player_needs_what_it_needed_when_it_learned():
+    learned = build(small("hop_4h1s_4x4")).stretches[0].algorithm
+    assert frozen(learned, {}).needs == learned.needs == "sees the game"
 
 
 def test_frozen_and_scripted_players_do_not_learn(trained, tmp_path):

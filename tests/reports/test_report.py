@@ -93,6 +93,13 @@ def test_the_last_update_counts_although_only_its_checkpoint_shows_it(full_run):
     assert "<b>1,250</b>" in page and "<b>50</b>" in page  # 2 seeds x 1250 steps in 50 s
 
 
+def test_what_play_needs_is_told_where_the_folder_says_it(full_run, tmp_path):
+    assert "To play" not in write_report(full_run.path).read_text()
+    said = RunFolder.create(tmp_path / "said", TOML, {"needs": "decentralised + memory"})
+    said.write_metrics(0, 1000, rows("return", {(1000, 0, 0): 1.0}))
+    assert "<span>To play</span><b>decentralised + memory</b>" in write_report(said.path).read_text()
+
+
 def test_the_page_is_whole_and_fetches_nothing(full_run):
     page = write_report(full_run.path).read_text()
     tags = Tags(page)

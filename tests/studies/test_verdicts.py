@@ -5,7 +5,7 @@ import pytest
 
 from coplay.studies import BUDGETS, Chosen, Job, findings
 from coplay.studies.arms import experiment_of
-from coplay.studies.page import sentence
+from coplay.studies.page import idle, sentence
 from coplay.training.records import joined, metric_rows
 from coplay.training.run_folder import RunFolder
 from tests.small import small_job
@@ -96,6 +96,18 @@ def test_curves_that_coincide_are_never_a_claim(study, told):
 def test_a_rival_that_is_the_baseline_to_the_bit_is_said_to_control_nothing(told):
     found = told({"plain": (0.5, 0.1), "slow": (0.5, 0.1), "wide": (0.6, 0.1), "generated": (1.0, 0.01)})
     assert [job.arm for job in found.idle] == ["slow"]
+
+
+def test_a_control_that_is_its_base_to_the_bit_is_said_to_control_nothing(study, told):
+    found = told({"plain": (0.5, 0.1), "generated": (1.0, 0.01), "mistaken": (1.0, 0.01)})
+    (said,) = idle(study, found, "four")
+    assert said.startswith("mistaken: the curves of generated to the bit")
+    assert said.endswith("nothing was controlled by it.")
+
+
+def test_a_control_that_differs_from_its_base_is_not(study, told):
+    found = told({"plain": (0.5, 0.1), "generated": (1.0, 0.01), "mistaken": (0.5, 0.1)})
+    assert idle(study, found, "four") == []
 
 
 def test_a_context_that_any_other_game_replaces_is_said_to_do_nothing(study, told):

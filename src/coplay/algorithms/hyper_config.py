@@ -111,6 +111,11 @@ class HyperMAPPOConfig(MAPPOConfig):
             raise ValueError(
                 "accumulate: sums of low-rank increments are not of low rank; set generate='last_layer'"
             )
+        if self.context == "joint" and not self.attention_heads and self.increments == "per_agent":
+            raise ValueError(
+                "context='joint' with attention_heads=0 hears nobody: set attention_heads above 0, "
+                "increments='shared' or context='local_history'"
+            )
         if self.context == "joint" and self.attention_heads and self.encoder_width % self.attention_heads:
             raise ValueError(
                 f"encoder_width={self.encoder_width} must be a multiple of "
@@ -178,6 +183,11 @@ class HyperMAPPOConfig(MAPPOConfig):
     @property
     def moves_in_time(self) -> bool:
         return self.context in IN_TIME
+
+    @property
+    def communicates(self) -> bool:
+        """What one player sees moves the others' weights: by attention, or through a context they share."""
+        return self.context == "joint" or (self.moves_in_time and self.increments == "shared")
 
     @property
     def surrogate_floor(self) -> float | None:

@@ -47,7 +47,7 @@ def hyper_mappo(env: Environment, seats: tuple[int, ...], config: HyperMAPPOConf
     if config.pretrain is not None:
         begin = functools.partial(begun_with, config.pretrain, config.pretrain_seed, model, extra)
         algorithm = algorithm._replace(begin=begin)
-    if config.context == "joint":
+    if config.communicates:
         algorithm = algorithm._replace(needs=COMMUNICATES)
     return algorithm._replace(watch=_watch_actions(model)) if _reads_actions(config) else algorithm
 

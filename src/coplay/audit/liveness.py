@@ -378,7 +378,7 @@ def code(subject: Subject, budget: Budget, key: Key) -> Outcome:
     statistic = "packages and commits that are not those of the run"
     if subject.run is None:
         return not_run(statistic, "no run is asked about")
-    then, now = subject.run.versions, collect_versions()
+    then, now = subject.run.versions, collect_versions(subject.env.package)
     dirty = bool(then.get("dirty"))
     names = sorted({"commit", *then.get("packages", {})} & {"commit", *now.get("packages", {})})
     before, after = ({"commit": v.get("commit"), **v.get("packages", {})} for v in (then, now))

@@ -90,7 +90,7 @@ def as_numbers(subject: Subject, budget: Budget, found: list[Finding]) -> dict:
             "game": subject.env.name,
             "scale": "full" if budget.is_full else "small",
             "seed": subject.seed,
-            "versions": collect_versions()["packages"],
+            "versions": collect_versions(subject.env.package)["packages"],
             "checks": [dataclasses.asdict(finding) for finding in found],
         }
     )

@@ -38,10 +38,16 @@ def _compare_levels(arguments: argparse.Namespace) -> int:
         print_json(compared)
         return 0
     rows = [
-        (run["run"], run["seeds"], f"{run['iqm']:.3f}", _interval(run["interval"], ".3f") or "-")
+        (
+            run["run"],
+            run["needs"] or "-",
+            run["seeds"],
+            f"{run['iqm']:.3f}",
+            _interval(run["interval"], ".3f") or "-",
+        )
         for run in compared["runs"]
     ]
-    print_table(["run", "seeds", f"IQM of {arguments.metric}", "95% interval"], rows)
+    print_table(["run", "needs", "seeds", f"IQM of {arguments.metric}", "95% interval"], rows)
     for pair in compared["pairs"]:
         result.print(f"{pair['runs'][0]} against {pair['runs'][1]}: {_difference(pair)}", markup=False)
     return 0
@@ -60,6 +66,7 @@ def _compare_speed(arguments: argparse.Namespace) -> int:
     rows = [
         (
             run["run"],
+            run["needs"] or "-",
             run["seeds"],
             run["lost"],
             "-" if run["mean"] is None else f"{run['mean']:,.0f}",
@@ -68,7 +75,7 @@ def _compare_speed(arguments: argparse.Namespace) -> int:
         for run in compared["runs"]
     ]
     steps = f"real steps to {arguments.reach:g}"
-    print_table(["run", "seeds", "never there", steps, "95% interval"], rows)
+    print_table(["run", "needs", "seeds", "never there", steps, "95% interval"], rows)
     for pair in compared["pairs"]:
         said = "nothing to compare" if pair["ratio"] is None else _times(pair)
         result.print(f"{pair['runs'][0]} against {pair['runs'][1]}: {said}", markup=False)

@@ -97,7 +97,7 @@ def _print(score) -> None:
     result.print(
         f"mean return {score.mean_return:.3f}{of}, 95% interval {score.interval[0]:.3f} to "
         f"{score.interval[1]:.3f} ({score.seeds} seed(s) x {score.episodes} episodes, {score.mode}, "
-        f"weights of step {score.step:,})"
+        f"weights of step {score.step:,}; {score.needs})"
     )
     columns = ["", *[f"seat {i}" for i in range(len(score.per_seat))], "mean"]
     rows = [

@@ -3,7 +3,7 @@
 import argparse
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from coplay import experiment as experiments
@@ -122,6 +122,7 @@ class LiveLine(runs.Watcher):
         self.signal: int | None = None
         self.last_print = 0.0
         self.speed = 0.0
+        self.warned: set[str] = set()
 
     def __enter__(self):
         self.before = {s: signal.signal(s, self._stop) for s in (signal.SIGINT, signal.SIGTERM)}
@@ -151,6 +152,7 @@ class LiveLine(runs.Watcher):
         return self.signal is not None
 
     def progressed(self, progress) -> None:
+        self._warn(progress.alarms)
         now = time.perf_counter()
         rate = progress.chunk_steps / progress.seconds
         self.speed = rate if self.speed == 0 else 0.7 * self.speed + 0.3 * rate
@@ -159,6 +161,13 @@ class LiveLine(runs.Watcher):
             return
         self.last_print = now
         people.print(self._line(progress), end="\r" if people.is_terminal and not done else "\n")
+
+    def _warn(self, alarms: Mapping[str, str]) -> None:
+        """Once for each figure, on a line of its own."""
+        start = "\n" if people.is_terminal else ""  # below the line that moves
+        for name in alarms.keys() - self.warned:
+            people.print(f"{start}warning: {alarms[name]}", markup=False)
+            self.warned.add(name)
 
     def _line(self, progress) -> str:
         left = (progress.total_steps - progress.step) * progress.seeds / self.speed

@@ -21,12 +21,13 @@ from coplay.training.run_folder import RunFolder
 
 def compare_runs(paths: list[str], metric: str, last: float) -> dict[str, Any]:
     """Interquartile means per run; per pair their difference, its interval, and whether curves coincide."""
-    curves = {path: curve(RunFolder.open(path), metric)[1] for path in paths}
+    folders = {path: RunFolder.open(path) for path in paths}
+    curves = {path: curve(folder, metric)[1] for path, folder in folders.items()}
     scores = {path: _last_part(path, metric, of_run, last) for path, of_run in curves.items()}
     return {
         "metric": metric,
         "last": last,
-        "runs": [_one(path, scores[path]) for path in paths],
+        "runs": [_one(path, scores[path]) | {"needs": folders[path].needs} for path in paths],
         "pairs": [_pair(a, b, scores, curves) for a, b in itertools.combinations(paths, 2)],
     }
 
@@ -93,7 +94,8 @@ def _pair(a: str, b: str, scores: dict[str, np.ndarray], curves: dict[str, np.nd
 def compare_speed(paths: list[str], metric: str, level: float, window: int) -> dict[str, Any]:
     """Real steps that every seed took to a level. Seeds that never got there are counted, not averaged: no
     number of steps stands for them."""
-    curves = {path: curve(RunFolder.open(path), metric) for path in paths}
+    folders = {path: RunFolder.open(path) for path in paths}
+    curves = {path: curve(folder, metric) for path, folder in folders.items()}
     for path, (written, _) in curves.items():
         _refuse_beyond(path, metric, written, window)
     steps = {path: steps_to(*of_run, level, window) for path, of_run in curves.items()}
@@ -101,7 +103,7 @@ def compare_speed(paths: list[str], metric: str, level: float, window: int) -> d
         "metric": metric,
         "level": level,
         "window": window,
-        "runs": [_arrivals(path, steps[path]) for path in paths],
+        "runs": [_arrivals(path, steps[path]) | {"needs": folders[path].needs} for path in paths],
         "pairs": [_ratio(a, b, steps[a], steps[b]) for a, b in itertools.combinations(paths, 2)],
     }
 

@@ -90,7 +90,8 @@ def pretrain(kind: str, data: str | Path, options: dict[str, str], out: str | Pa
     start = _members(part, settings.seed)
     say(f"{len(episode):,} rows to learn from; the first epoch takes longest, for it is compiled")
     said = dataclasses.asdict(settings) | dataclasses.asdict(config)
-    folder, table = PartFolder.create(out, kind, said, dataclasses.asdict(about)), []
+    folder = PartFolder.create(out, kind, said, dataclasses.asdict(about), about.env().package)
+    table = []
     batch = settings.batch or part.batch
     for epoch in training.epochs(
         part.loss, start, rows, episode, held_out, settings, batch, part.most, part.score, part.beside

@@ -17,6 +17,7 @@ def frozen(algorithm: Algorithm, params: Params) -> Algorithm:
         watch=lambda held, *rest: algorithm.watch(held.common, *rest),
         learn=no_learning,
         told=algorithm.told,
+        needs=algorithm.needs,
     )
 
 

@@ -97,6 +97,8 @@ def _headline(run: RunFolder, metrics: pa.Table) -> list[tuple[str, str]]:
     steps = max(int(metrics["step"].to_numpy().max()), *_saved_steps(run))
     seeds = len(np.unique(metrics["seed"].to_numpy()))
     lines = [("Steps" if seeds == 1 else "Steps of each seed", f"{steps:,}"), ("Seeds", f"{seeds}")]
+    if run.needs:
+        lines.append(("To play", run.needs))
     timing = run.read_timing()
     if timing.num_rows:
         seconds = float(timing["seconds"].to_numpy().sum())

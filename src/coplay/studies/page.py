@@ -13,7 +13,16 @@ from coplay.evaluation.drift_curves import return_at
 from coplay.studies.arms import command_of
 from coplay.studies.running import Chosen
 from coplay.studies.study import BUDGETS, Study
-from coplay.studies.verdicts import LAST, SURE, ArmFigures, Claim, Comparison, Findings, Level
+from coplay.studies.verdicts import (
+    LAST,
+    SURE,
+    ArmFigures,
+    Claim,
+    Comparison,
+    Findings,
+    Level,
+    controlled_by,
+)
 from coplay.training.run_folder import RunFolder
 
 MAY_NOT = (
@@ -137,7 +146,7 @@ def _task(study: Study, done: list[Chosen], found: Findings, task: str, budget: 
         f"training in all; {_sweep(study, task)} Arms are ordered by their return over training.",
         _table(head, rows),
         *at_the_edge(done, task),
-        *_idle(study, found, task),
+        *idle(study, found, task),
         "At equal joint drift, mean return of the first less that of the second:",
         _table(["arm", "against", "up to, nats", "difference", "chance of improvement", "p"], pairs),
         f"One arm by itself: `{command_of(study, task, first.job.arm, first.rate, BUDGETS[budget])}`",
@@ -158,10 +167,17 @@ def at_the_edge(done: list[Chosen], task: str) -> list[str]:
     return [f"Weak: {'; '.join(said)}, so that a better one may lie beyond."] if said else []
 
 
-def _idle(study: Study, found: Findings, task: str) -> list[str]:
+def idle(study: Study, found: Findings, task: str) -> list[str]:
+    """A sentence for every arm that has controls which repeat its curves."""
     names = [job.arm for job in found.idle if job.task == task]
-    said = f"{', '.join(names)}: the curves of {study.baseline} to the bit, so what is changed never came to"
-    return [f"{said} bear, and nothing was controlled by it."] if names else []
+    said = []
+    for arm in dict.fromkeys(controlled_by(study, name) for name in names):
+        alike = ", ".join(name for name in names if controlled_by(study, name) == arm)
+        said.append(
+            f"{alike}: the curves of {arm} to the bit, so what is changed never came to bear, and nothing "
+            "was controlled by it."
+        )
+    return said
 
 
 def _sweep(study: Study, task: str) -> str:

@@ -87,20 +87,26 @@ class Findings(NamedTuple):
     arms: list[ArmFigures]
     comparisons: list[Comparison]
     claims: list[Claim]
-    idle: list[Job]  # rivals whose curves are the baseline's to the bit: what they change never came to bear
+    idle: list[Job]  # controls whose curves are to the bit those of what they control (`controlled_by`)
 
 
 def findings(study: Study, done: list[Chosen]) -> Findings:
     arms = [figures_of(study, chosen) for chosen in done]
     by_job = {figures.job: figures for figures in arms}
     comparisons = [compared(by_job[a], by_job[b]) for a, b in _pairs(study, list(by_job))]
-    idle = [job for job in by_job if study.arms[job.arm].role == "rival" and _is_idle(study, by_job, job)]
+    idle = [job for job in by_job if _is_idle(study, by_job, job)]
     return Findings(arms, comparisons, _claims(study, by_job, comparisons), idle)
 
 
+def controlled_by(study: Study, arm: str) -> str:
+    """The arm that this one controls: the baseline, if it is a rival; none, if it is no control."""
+    return {"rival": study.baseline, "control": study.arms[arm].base}.get(study.arms[arm].role, "")
+
+
 def _is_idle(study: Study, arms: dict[Job, ArmFigures], job: Job) -> bool:
-    baseline = arms.get(Job(job.task, study.baseline))
-    return baseline is not None and coinciding(arms[job], baseline)
+    """What it changes never came to bear."""
+    controlled = arms.get(Job(job.task, controlled_by(study, job.arm)))
+    return controlled is not None and coinciding(arms[job], controlled)
 
 
 def figures_of(study: Study, chosen: Chosen) -> ArmFigures:

@@ -6,13 +6,14 @@ The programs themselves are in `programs.py`, what a run is told in `job.py`, ta
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from coplay.diagnostics.alarms import alarms
 from coplay.errors import BadInput
 from coplay.training import checkpoint
 from coplay.training.job import Job, Stretch, stretch_at
@@ -39,6 +40,7 @@ class Progress(NamedTuple):
     chunk_steps: int  # of all seeds together
     seeds: int
     returns: np.ndarray  # [agent], mean over seeds
+    alarms: Mapping[str, str] = {}  # figures of the chunk that are out of bounds, with a sentence each
 
 
 class Finished(NamedTuple):
@@ -237,4 +239,5 @@ def _progress(job: Job, updates: int, count: int, seconds: dict[str, float], met
         chunk_steps=count * job.steps_per_update * job.seeds,
         seeds=job.seeds,
         returns=ended.mean(axis=0) if len(ended) else np.full(job.env.num_agents, np.nan),
+        alarms=alarms({name: np.asarray(value)[:, :count] for name, value in metrics.items()}),
     )

@@ -45,11 +45,13 @@ class PartFolder:
 
     @classmethod
     def create(
-        cls, path: str | Path, kind: str, settings: dict[str, Any], play: dict[str, Any]
+        cls, path: str | Path, kind: str, settings: dict[str, Any], play: dict[str, Any], package: str = ""
     ) -> "PartFolder":
+        """A new one; `package` is that of the game, where it is not ours."""
         require_free(path)
         folder = cls(Path(path))
-        replace_file(folder.path / "versions.json", json.dumps(collect_versions(), indent=1).encode())
+        versions = json.dumps(collect_versions(package), indent=1)
+        replace_file(folder.path / "versions.json", versions.encode())
         said = {"format": FORMAT, "kind": kind, "settings": settings, "play": play}
         replace_file(folder.path / "part.json", json.dumps(said, indent=1).encode())
         return folder

@@ -1,7 +1,7 @@
 """A run is a folder that ordinary tools can read; this file knows where everything in it is.
 
     experiment.toml           the settings, fully resolved
-    versions.json             format of the folder, commit, packages, hardware
+    versions.json             format of the folder, commit, packages, hardware, what its players need
     metrics/part-A-B.parquet  tidy rows (step, seed, seat, metric, value) of the steps A to B
     metrics/all.parquet       the same, merged when the run ends
     metrics/timing.parquet    seconds per phase and peak memory: the one file that differs between equal runs
@@ -130,6 +130,11 @@ class RunFolder:
         if not isinstance(versions, dict):
             raise BadInput(f"{self.path / 'versions.json'} is damaged; restore it from a copy of the run")
         return versions
+
+    @property
+    def needs(self) -> str | None:
+        """What its players must have at hand when they play; None of a run that does not say."""
+        return self.versions.get("needs")
 
     @property
     def checkpoints(self) -> Path:
