@@ -35,7 +35,7 @@ class Subject:
     def moments(self, count: int) -> Moments:
         """The first so many of the same moments of random play, whoever asks."""
         assert count <= MOST_MOMENTS
-        made = self._once(
+        made = self.once(
             "moments", lambda: random_play.moments(self.env, MOST_MOMENTS, jax.random.key(self.seed))
         )
         return jax.tree.map(lambda x: x[:count], made)
@@ -45,7 +45,7 @@ class Subject:
         if self.experiment is None or not algorithms_in_play(self.experiment):
             return None
         experiment = self.experiment
-        return self._once("job", lambda: job(build(small_scale.at_small_scale(experiment))))
+        return self.once("job", lambda: job(build(small_scale.at_small_scale(experiment))))
 
     def learning_job(self) -> Job:
         """The same where somebody must learn: a check without a learner is not run."""
@@ -55,12 +55,12 @@ class Subject:
         return work
 
     def parts(self) -> Parts:
-        return self._once("parts", lambda: captured.parts_of(self.learning_job()))
+        return self.once("parts", lambda: captured.parts_of(self.learning_job()))
 
     def rounds(self) -> list[Round]:
         """A few updates at a small scale, from the start, by hand."""
         work = self.learning_job()
-        return self._once(
+        return self.once(
             "rounds",
             lambda: captured.rounds_from(work, self.parts(), captured.start(work), captured.ROUNDS),
         )
@@ -70,9 +70,10 @@ class Subject:
         self.learning_job()
         assert self.experiment is not None
         experiment = self.experiment
-        return self._once("small_run", lambda: small_scale.run_whole(experiment))
+        return self.once("small_run", lambda: small_scale.run_whole(experiment))
 
-    def _once(self, name: str, make: Callable[[], Any]) -> Any:
+    def once(self, name: str, make: Callable[[], Any]) -> Any:
+        """Made by whoever asks first."""
         if name not in self.kept:
             self.kept[name] = make()
         return self.kept[name]
