@@ -19,13 +19,15 @@ from jaxtyping import Array, Float, Int
 from coplay.audit import captured
 from coplay.audit.compare import all_disturbed, map_seated
 from coplay.audit.finding import Check, Effect, Outcome, not_run
+from coplay.audit.flags import plans
 from coplay.audit.seat_effects import CONSTANT, WIDTH
 from coplay.audit.subject import Budget, Subject
 from coplay.envs.seats import start_as
 from coplay.training.rollout import is_over
 from coplay.types import Algorithm, Environment, Key, PyTree, Seated, TimeStep, Transition, stream
 
-EPISODES, FULL_EPISODES = 8192, 65_536
+EPISODES, PLANNED, BY_LIKES = 4096, 1024, 16_384  # of learners, of who plans its moves, of random players
+FULL = 8  # times as many
 MARGIN = 0.05  # deviations of returns
 NOISE = 0.2  # on fresh weights, so that learners differ
 LIKES = 1.0  # deviation of what random players like and dislike, in nats
@@ -42,21 +44,21 @@ def permuted_ids(subject: Subject, budget: Budget, key: Key) -> Outcome:
         return not_run(statistic, "there is one player: nobody to change places with")
     if len(set(env.alike)) > 1:
         return not_run(statistic, "players have parts of their own: names cannot go round")
-    who, play = _players(subject, FULL_EPISODES if budget.is_full else EPISODES, stream(key, "players"))
+    who, play = _players(subject, FULL if budget.is_full else 1, stream(key, "players"))
     return judged_effects(crossed(play, env.num_agents, stream(key, "play")), who, statistic)
 
 
-def _players(subject: Subject, episodes: int, key: Key) -> tuple[str, Play]:
+def _players(subject: Subject, times: int, key: Key) -> tuple[str, Play]:
     """Learners with random weights; random players with likes where nobody learns, or not everybody.
 
     Games of others show players in an order of their own, which a turn of the circle may change: who looks
     would play otherwise there, so that random players play those, too."""
-    env, games = subject.env, _games(subject.env, episodes)
+    env = subject.env
     if len(set(subject.lineup)) == 1 and not env.package and (work := subject.small_job()) is not None:
-        algorithm = work.stretches[0].algorithm
-        params = all_disturbed(captured.start(work).params, key, NOISE)
+        algorithm, params = work.stretches[0].algorithm, all_disturbed(subject.begun().params, key, NOISE)
+        games = _games(env, times * (PLANNED if plans(subject.config(subject.learner)) else EPISODES))
         return "learners with random weights", _by_algorithm(work.env, algorithm, params, games)
-    return "random players with likes of their own", _by_likes(env, games, key)
+    return "random players with likes of their own", _by_likes(env, _games(env, times * BY_LIKES), key)
 
 
 def _games(env: Environment, episodes: int) -> int:

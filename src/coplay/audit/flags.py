@@ -134,8 +134,8 @@ class _Traced:
             lambda: _print(algorithm.watch, state.params, actor.memory, _first_step(self.trajectory.steps)),
             lambda: _shapes(algorithm.remember(self.work.num_envs)),
         ]
-        plans = getattr(getattr(self.experiment, self.name), "acts", "policy") not in ("policy", "network")
-        made = [*playing, *learning] if plans else [*learning, *playing]
+        is_planner = plans(getattr(self.experiment, self.name))
+        made = [*playing, *learning] if is_planner else [*learning, *playing]
         return [*made, lambda: _shapes(algorithm.init(state.key))]
 
     def without_effect(self, field: str) -> list[str]:
@@ -163,6 +163,11 @@ class _Traced:
             return all(new() == old for new, old in zip(self.prints(algorithm), self.base, strict=True))
         except Exception:  # weights or memory of another shape: it does change something
             return False
+
+
+def plans(config: Any) -> bool:
+    """Whether it plans its moves, if only when it counts."""
+    return getattr(config, "acts", "policy") not in ("policy", "network")
 
 
 def _shapes(tree: PyTree) -> _Print:

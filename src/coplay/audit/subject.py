@@ -17,7 +17,7 @@ from coplay.errors import BadInput
 from coplay.experiment import Experiment, algorithms_in_play, build, job
 from coplay.training.job import Job
 from coplay.training.run_folder import RunFolder
-from coplay.types import Environment
+from coplay.types import Environment, TrainState
 
 MOST_MOMENTS = 16_384
 
@@ -57,12 +57,17 @@ class Subject:
     def parts(self) -> Parts:
         return self.once("parts", lambda: captured.parts_of(self.learning_job()))
 
+    def begun(self) -> TrainState:
+        """Before anything is learned."""
+        work = self.learning_job()
+        return self.once("begun", lambda: captured.start(work))
+
     def rounds(self) -> list[Round]:
         """A few updates at a small scale, from the start, by hand."""
         work = self.learning_job()
         return self.once(
             "rounds",
-            lambda: captured.rounds_from(work, self.parts(), captured.start(work), captured.ROUNDS),
+            lambda: captured.rounds_from(work, self.parts(), self.begun(), captured.ROUNDS),
         )
 
     def small_run(self) -> SmallRun:
