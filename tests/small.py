@@ -43,12 +43,12 @@ def small_job(name: str = "ppo_4h1s_4x4", **changes):
     return job(build(small(name, **changes)))
 
 
-def written_run(path: Path, returns: list[list[float]], **versions) -> str:
+def written_run(path: Path, returns: list[list[float]], settings: str = "", **versions) -> str:
     """A run folder of returns [seed, update], 160 steps apart, and losses, as the loop writes them."""
     values = np.array(returns, np.float32)
     work, updates = small_job(seeds=len(values)), values.shape[1]
     rows = metric_rows(work, {"return": values, "loss": np.zeros_like(values)}, 0, updates)
-    RunFolder.create(path, "", versions).write_metrics(0, updates * work.steps_per_update, rows)
+    RunFolder.create(path, settings, versions).write_metrics(0, updates * work.steps_per_update, rows)
     return str(path)
 
 

@@ -1,4 +1,4 @@
-"""Defects of targets, losses, imagination and what models learn from (30 to 50, 59 to 61, 64, 66, 67, 76)."""
+"""Defects of targets, losses, imagination and what models learn from (30 to 50, 59 to 61, 64 to 67, 76)."""
 
 import dataclasses
 
@@ -187,6 +187,16 @@ def models_after(change):
         return spoiled
 
     return replacing(HOP_PLUS, "subgoal_stage", spoil)
+
+
+def a_hundred_times(subgoal_stage):
+    """Subgoals are kept near a standard Gaussian a hundred times as hard as is asked for."""
+
+    def spoiled(reader, settings, *rest):
+        heavy = dataclasses.replace(settings, subgoal_weight=100 * settings.subgoal_weight)
+        return subgoal_stage(reader, heavy, *rest)
+
+    return spoiled
 
 
 def only_seat_1(before, after, key):
@@ -411,6 +421,14 @@ ALGORITHMS = (
         "opponents",
         "histories",
         replacing("coplay.algorithms.readers", "those_after", the_next_one),
+        HOP_PLUS_RUN,
+    ),
+    Planted(
+        65,
+        "the divergence of subgoals weighs 100 times what its setting says",
+        "algorithms",
+        "term_weights",
+        replacing(HOP_PLUS, "subgoal_stage", a_hundred_times),
         HOP_PLUS_RUN,
     ),
     Planted(

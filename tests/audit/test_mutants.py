@@ -43,5 +43,5 @@ def test_a_sample_of_planted_defects_is_found(place):
 
 
 def test_the_list_is_whole():
-    assert set(range(1, 79)) - set(DEFECTS) == {65}  # too large a weight is no defect that a fresh run shows
+    assert set(range(1, 79)) <= set(DEFECTS)
     assert all(planted.what and planted.check for planted in DEFECTS.values())

@@ -1,12 +1,68 @@
-"""Loss terms, as sums over the rows that count. `fit` divides by how many there are."""
+"""Loss terms, as sums over the rows that count, and how a loss is put together from them. `fit` divides by
+how many rows there are."""
+
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from coplay.types import Metrics, pytree
+from coplay.types import Metrics, PyTree, pytree
 
 NEVER = -1e9  # logit of an illegal action
+TRIED, FALLS = 1e-3, 0.1  # a step on one term alone: of the weights' length, or of the term's value at most
+WHOLE = "the loss"
+Terms = dict[str, Array]  # by name: sums, or one number for each row
+
+
+def weighed(terms: Terms, weights: dict[str, float]) -> Array:
+    """The loss: every term that is there, times its weight; what has no weight is left out."""
+    return jnp.asarray(sum(weight * terms[name] for name, weight in weights.items() if name in terms))
+
+
+@pytree
+class ToldTerms:
+    """A loss and what it is made of, for who audits it; slopes are in all weights, one after the other."""
+
+    loss: Float[Array, "*group"]
+    loss_slope: Float[Array, "*group weight"]
+    values: dict[str, Float[Array, "*group"]]
+    slopes: dict[str, Float[Array, "*group weight"]]
+    stepped: dict[str, Float[Array, "*group"]]  # each value after a small step down its own slope
+    falls: dict[str, Float[Array, "*group"]]  # by how much each should then be less
+
+
+def told_terms(loss: Callable, terms: Callable, weights: PyTree, batch: PyTree) -> ToldTerms:
+    """Of `loss(weights, batch) -> sum, figures`, which descends, and `terms(weights, batch) -> Terms`."""
+
+    def all_of(weights: PyTree) -> tuple[Terms, Terms]:
+        found = {WHOLE: loss(weights, batch)[0]} | terms(weights, batch)
+        return found, found
+
+    slopes, values = jax.jacrev(all_of, has_aux=True)(weights)
+    steep = {name: jnp.linalg.norm(_in_a_row(slope)) for name, slope in slopes.items()}
+    length = TRIED * jnp.linalg.norm(_in_a_row(weights))
+    falls = {name: jnp.minimum(length * steep[name], FALLS * jnp.abs(x)) for name, x in values.items()}
+
+    def after_a_step(slope: PyTree, fall: Array) -> Terms:
+        by = fall / jnp.maximum(jnp.sum(_in_a_row(slope) ** 2), 1e-30)
+        return terms(jax.tree.map(lambda w, x: w - by * x, weights, slope), batch)
+
+    names = [name for name in values if name != WHOLE]
+    stacked = jax.tree.map(lambda *x: jnp.stack(x), *[slopes[name] for name in names])
+    each = jax.vmap(after_a_step)(stacked, jnp.stack([falls[name] for name in names]))
+    return ToldTerms(
+        loss=values[WHOLE],
+        loss_slope=_in_a_row(slopes[WHOLE]),
+        values={name: values[name] for name in names},
+        slopes={name: _in_a_row(slopes[name]) for name in names},
+        stepped={name: each[name][place] for place, name in enumerate(names)},
+        falls={name: falls[name] for name in names},
+    )
+
+
+def _in_a_row(tree: PyTree) -> Float[Array, " number"]:
+    return jnp.concatenate([leaf.reshape(-1) for leaf in jax.tree.leaves(tree)])
 
 
 @pytree

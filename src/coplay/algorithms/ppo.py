@@ -28,11 +28,15 @@ from coplay.algorithms.drift_watch import Judged, drift_watch, not_watched
 from coplay.algorithms.glance import sample
 from coplay.algorithms.losses import (
     TaughtRows,
+    Terms,
+    ToldTerms,
     clipped_policy_loss,
     clipped_value_loss,
     log_policy,
     taught_loss,
+    told_terms,
     value_errors,
+    weighed,
 )
 from coplay.algorithms.rewards import learning_reward
 from coplay.algorithms.targets import (
@@ -46,7 +50,7 @@ from coplay.algorithms.targets import (
 )
 from coplay.algorithms.value_scale import ValueScale
 from coplay.algorithms.views import View, joint_view, own_view
-from coplay.taps import tap
+from coplay.taps import TERMS, tap
 from coplay.training.devices import total
 from coplay.training.stages import Fit, fit, in_order
 from coplay.types import Algorithm, Environment, Key, Metrics, PyTree, Seated, Stage, Trajectory
@@ -175,11 +179,15 @@ def ppo_stage(
     optimiser = _optimiser(config, plan, extra.rates)
     surrogate = functools.partial(_policy_loss, config, extra)
     watch = drift_watch(model, surrogate) if watched else not_watched
+    loss = functools.partial(_loss, model, config, extra)
     descend = fit(
-        lambda weights, batch: _loss(model, config, extra, weights, batch),
+        loss,
         optimiser,
         Fit(config.epochs, config.minibatches, _chunk_rows(model, config, plan), _goes_on(config)),
     )
+
+    def told(networks: PyTree, batch: Batch) -> ToldTerms:
+        return told_terms(loss, lambda *now: _terms(model, config, extra, *now)[0], networks, batch)
 
     def all_at_once(networks, optimisers, batch, count, keys):
         return each(lambda w, o, b, k: descend(w, o, b, count, k))(networks, optimisers, batch, keys)
@@ -201,6 +209,7 @@ def ppo_stage(
         keys = model.sharing.keys(key, params.own["seat"]["identity"])
         before = weights_of(params)
         tap("rows", lambda: _told(model, trajectory, plan, batch, log_prob, before))
+        tap(TERMS + "policy", lambda: each(told)(_networks(model, before), batch))
         networks, optimiser_state, sums = descend_all(
             _networks(model, before), weights_of(learner)["optimiser"], batch, _counted, keys
         )
@@ -283,6 +292,15 @@ def _optimiser(config: PPOConfig, plan: Plan, rates: dict[str, float]) -> optax.
 def _loss(
     model: ActorCritic, config: PPOConfig, extra: Additions, weights, batch: Batch
 ) -> tuple[Array, Metrics]:
+    terms, figures = _terms(model, config, extra, weights, batch)
+    return weighed(terms, loss_terms(config)), figures
+
+
+def _terms(
+    model: ActorCritic, config: PPOConfig, extra: Additions, weights, batch: Batch
+) -> tuple[Terms, Metrics]:
+    """What the loss is put together from, and figures."""
+
     def read(name: str, inputs) -> Array:
         memory = memory_of(model, batch.memory, name)
         return sequences(model, name, weights, memory, inputs, batch.first)[1]
@@ -307,11 +325,10 @@ def _loss(
         more, figures_there, decided["imagined"] = _imagined_terms(config, read, batch.imagined)
         terms, figures = terms | more, figures | figures_there
     figures |= more_figures
-    loss = sum(weight * terms[name] for name, weight in loss_terms(config).items() if name in terms)
     figures |= {f"{name}/loss": terms[name] for name in ("value", "search") if name in terms}
     decided["policy"] = rows.counts
     figures |= {ROWS + name: jnp.sum(counts, dtype=jnp.float32) for name, counts in decided.items()}
-    return jnp.asarray(loss), figures
+    return terms, figures
 
 
 def _policy_loss(config: PPOConfig, extra: Additions, weights: PyTree, batch: Batch) -> Array:

@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 from coplay.algorithms.actor_critic import from_columns, to_columns
 from coplay.algorithms.glance import how_many, some_games
 from coplay.algorithms.hindsight import Chosen
+from coplay.algorithms.losses import Terms, ToldTerms, told_terms, weighed
 from coplay.algorithms.readers import (
     OTHERS,
     LearnedRows,
@@ -40,7 +41,7 @@ from coplay.opponents.subgoals import (
     some_steps_before,
     spread,
 )
-from coplay.taps import tap
+from coplay.taps import TERMS, tap
 from coplay.training.devices import masked_mean, total
 from coplay.training.stages import Fit, fit
 from coplay.types import Key, Metrics, PyTree, Seated, Stage, Trajectory, Transition, pytree, stream
@@ -66,20 +67,38 @@ class Rows:
     hidden: Float[Array, "*starts hidden"]  # at the start of each column
 
 
+@pytree
+class ToldSubgoals:
+    """What the loss is made of, for who audits it, and what its first term is about."""
+
+    terms: ToldTerms
+    subgoal: Subgoal  # [*group, column, time, seat, other, number]
+    target: Subgoal | tuple[()]  # that it is kept near; () for a standard Gaussian
+    taught: Bool[Array, "*rows"]
+
+
 def subgoal_stage(reader: Readers, settings: Settings, length: int, chosen: Chosen | tuple[()] = ()) -> Stage:
     """`chosen`: subgoals in hindsight of the round that is learned from, where there is a prior."""
     optimiser = optax.adam(settings.model_learning_rate, eps=1e-5)
     sharing = reader.sharing
 
+    weigh = {"subgoal": settings.subgoal_weight, "surprise": 1.0, "ahead": 1.0, "pay": settings.pay}
+
     def loss(weights, rows: Rows):
-        told, subgoal, supposed = _told(reader, weights[OTHERS], rows)
-        apart = divergence(subgoal, rows.chosen.target) if rows.chosen else spread(subgoal)
-        cost = settings.subgoal_weight * apart + _surprise(told, rows)
-        if settings.ahead:
-            cost += _ahead(reader, weights[OTHERS], rows, supposed)
-        if rows.prospect:
-            cost += settings.pay * _at_pay(reader, weights[OTHERS], rows.prospect, supposed)
-        return jnp.sum(jnp.where(rows.counts & ~rows.held_out, cost, 0.0)), {}
+        cost = weighed(_terms(reader, settings, weights[OTHERS], rows), weigh)
+        return _added(cost, rows), {}
+
+    def told(models: PyTree, rows: Rows) -> ToldSubgoals:
+        def terms(models: PyTree, rows: Rows) -> Terms:
+            each = _terms(reader, settings, models[OTHERS], rows)
+            return {name: _added(cost, rows) for name, cost in each.items()}
+
+        return ToldSubgoals(
+            terms=told_terms(loss, terms, models, rows),
+            subgoal=_told(reader, models[OTHERS], rows)[1],
+            target=rows.chosen.target if rows.chosen else (),
+            taught=rows.counts & ~rows.held_out,
+        )
 
     pieces = Fit(settings.model_epochs, settings.model_minibatches, settings.chunk_rows)
     descend = fit(loss, optimiser, pieces)
@@ -95,6 +114,7 @@ def subgoal_stage(reader: Readers, settings: Settings, length: int, chosen: Chos
         weights = sharing.weights(params)
         keys = sharing.keys(stream(key, "fit"), params.own["seat"]["identity"])
         models, kept = {OTHERS: weights[OTHERS]}, sharing.weights(learner)
+        tap(TERMS + "subgoals", lambda: sharing.map(told)(models, rows))
         learned, state, _ = sharing.map(lambda w, o, rows, k: descend(w, o, rows, _counted, k))(
             models, kept["optimiser"], rows, keys
         )
@@ -109,6 +129,23 @@ def subgoal_stage(reader: Readers, settings: Settings, length: int, chosen: Chos
         return packed, sharing.pack({"optimiser": state, "age": age}, {}), figures | stale
 
     return Stage(init, update)
+
+
+def _terms(reader: Readers, settings: Settings, weights: PyTree, rows: Rows) -> Terms:
+    """What a row costs: how much is said of a subgoal, and surprise at what is to be foretold by it."""
+    told, subgoal, supposed = _told(reader, weights, rows)
+    apart = divergence(subgoal, rows.chosen.target) if rows.chosen else spread(subgoal)
+    terms = {"subgoal": apart, "surprise": _surprise(told, rows)}
+    if settings.ahead:
+        terms["ahead"] = _ahead(reader, weights, rows, supposed)
+    if rows.prospect:
+        terms["pay"] = _at_pay(reader, weights, rows.prospect, supposed)
+    return terms
+
+
+def _added(cost: Float[Array, "*rows"], rows: Rows) -> Float[Array, ""]:
+    """Over rows that are learned from."""
+    return jnp.sum(jnp.where(rows.counts & ~rows.held_out, cost, 0.0))
 
 
 def _rows(

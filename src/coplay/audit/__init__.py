@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 import jax
 
 from coplay.audit.bookkeeping import BOOKKEEPING
+from coplay.audit.crossed import CROSSED
 from coplay.audit.data import DATA
 from coplay.audit.environment import ENVIRONMENT
 from coplay.audit.finding import Check, Finding, Outcome, Seen, findings, not_run
@@ -20,12 +21,25 @@ from coplay.audit.models import MODELS
 from coplay.audit.phenomenon import PHENOMENON
 from coplay.audit.pipeline import PIPELINE
 from coplay.audit.subject import Budget, Subject
+from coplay.audit.terms import TERM_CHECKS
 from coplay.audit.value import VALUE
 from coplay.errors import BadInput
 from coplay.types import Key, stream
 
-# As things flow: the game, what is stored of it, who learns from it; last the loop as a whole.
-ALL = (*PHENOMENON, *ENVIRONMENT, *DATA, *PIPELINE, *LIVENESS, *FLAGS, *MODELS, *VALUE, *BOOKKEEPING, *LADDER)
+ALL = (  # as things flow: the game, what is stored of it, who learns from it; last the loop as a whole
+    *PHENOMENON,
+    *ENVIRONMENT,
+    *CROSSED,
+    *DATA,
+    *PIPELINE,
+    *LIVENESS,
+    *FLAGS,
+    *TERM_CHECKS,
+    *MODELS,
+    *VALUE,
+    *BOOKKEEPING,
+    *LADDER,
+)
 CHECKS: dict[str, Check] = {check.name: check for check in ALL}
 AREAS = tuple(dict.fromkeys(check.area for check in ALL))
 

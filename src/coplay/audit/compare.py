@@ -9,6 +9,8 @@ import numpy as np
 
 from coplay.types import Key, PyTree, Seated
 
+BESIDE = {"scale", "seat"}  # what is kept beside networks: a scale of returns, what a seat knows of itself
+
 
 class Difference(NamedTuple):
     name: str  # of the leaf
@@ -125,6 +127,14 @@ def disturbed(
             leaf = np.asarray(leaf) + noise_like(leaf, number, key, size, seat)
         new.append(leaf)
     return jax.tree.unflatten(structure, new)
+
+
+def all_disturbed(params: PyTree, key: Key, size: float) -> PyTree:
+    """With noise on the weights of every network, not on numbers beside them."""
+    for number, module in enumerate(modules(params)):
+        if module.short not in BESIDE:
+            params = disturbed(params, module, jax.random.fold_in(key, number), size=size)
+    return params
 
 
 def noise_like(leaf: jax.Array, number: int, key: Key, size: float, seat: int | None) -> np.ndarray:

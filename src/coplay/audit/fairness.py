@@ -366,7 +366,8 @@ def _beyond_chance(pairs: list[tuple[np.ndarray, np.ndarray]]) -> tuple[float, E
 
 
 NARROWER = (  # what would explain that training as a whole goes by names
-    *("renaming", "views", "starts_apart", "equal_terms", "repeats", "samples", "steps_taken", "draws"),
+    *("renaming", "views", "starts_apart", "starts_scaled", "equal_terms", "repeats", "samples", "draws"),
+    *("steps_taken", "permuted_ids"),
     *("own_reward", "turns", "twins", "rows", "boundaries", "opponent_rows", "world_rows", "imagined_rows"),
     *("own_rows", "sight", "histories", "departed", "world_names", "references", "normaliser"),
 )

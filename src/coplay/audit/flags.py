@@ -19,7 +19,7 @@ from coplay import settings
 from coplay.algorithms import ALGORITHMS
 from coplay.algorithms.ppo import Plan, PPOConfig
 from coplay.audit import captured
-from coplay.audit.captured import parts_of, rounds_from, update_key
+from coplay.audit.captured import parts_of, rounds_from
 from coplay.audit.compare import differences, disturbed, module_at, modules, told
 from coplay.audit.finding import Check, Outcome, exact, not_run
 from coplay.audit.ladder import rungs
@@ -33,7 +33,6 @@ from coplay.types import Algorithm, Key, PyTree, as_played
 FORCED = 1e-5  # relative: the same by another program
 WEIGHS = re.compile("weight|clip|share|scale|discount|trace|doubt|pay|norm|kl|huber|whim|explore|decay")
 EFFECT = ["it has an effect"]
-LOUD = 5.0  # weight of a term that is to be heard
 
 
 # --- every setting -------------------------------------------------------------------------------
@@ -89,11 +88,11 @@ def _misread() -> list[str]:
 
 
 def _bases(experiment: Experiment, name: str) -> list[Experiment]:
-    plain, full = _plain(experiment, name), at_small_scale(experiment)
+    plain, full = plain_of(experiment, name), at_small_scale(experiment)
     return [full] if plain is None or plain == full else [plain, full]
 
 
-def _plain(experiment: Experiment, name: str) -> Experiment | None:
+def plain_of(experiment: Experiment, name: str) -> Experiment | None:
     """The same algorithm with most of its parts switched off, where that can be."""
     ladder = [rung.experiment for rung in rungs(experiment)]
     same = [rung for rung in ladder if rung is not None and algorithms_in_play(rung) == [name]]
@@ -135,8 +134,8 @@ class _Traced:
             lambda: _print(algorithm.watch, state.params, actor.memory, _first_step(self.trajectory.steps)),
             lambda: _shapes(algorithm.remember(self.work.num_envs)),
         ]
-        plans = getattr(getattr(self.experiment, self.name), "acts", "policy") not in ("policy", "network")
-        made = [*playing, *learning] if plans else [*learning, *playing]
+        is_planner = plans(getattr(self.experiment, self.name))
+        made = [*playing, *learning] if is_planner else [*learning, *playing]
         return [*made, lambda: _shapes(algorithm.init(state.key))]
 
     def without_effect(self, field: str) -> list[str]:
@@ -164,6 +163,11 @@ class _Traced:
             return all(new() == old for new, old in zip(self.prints(algorithm), self.base, strict=True))
         except Exception:  # weights or memory of another shape: it does change something
             return False
+
+
+def plans(config: Any) -> bool:
+    """Whether it plans its moves, if only when it counts."""
+    return getattr(config, "acts", "policy") not in ("policy", "network")
 
 
 def _shapes(tree: PyTree) -> _Print:
@@ -295,51 +299,7 @@ def _alone(experiment: Experiment) -> Job:
     return work._replace(stretches=[work.stretches[0]._replace(algorithm=algorithm)])
 
 
-# --- terms of the loss ---------------------------------------------------------------------------
-
-
-def terms(subject: Subject, budget: Budget, key: Key) -> Outcome:
-    """Does the entropy term make a policy more even?"""
-    statistic = (
-        "how much more even a policy is after an update with a loud entropy term than without, in nats"
-    )
-    name = subject.learner
-    if not isinstance(subject.config(name), PPOConfig):
-        return not_run(statistic, "this learner has no such term")
-    entropies = _entropies(subject, name)
-    gains = (entropies[0] - entropies[1])[subject.seats]
-    gain = float(np.mean(gains))
-    return Outcome(
-        statistic,
-        figure=gain,
-        threshold=0.0,
-        verdict="pass" if gain > 0 else "fail",
-        next="" if gain > 0 else "the entropy term makes policies less even: its sign?",
-        by_seat=tuple(float(x) for x in gains),
-        unit="nats",
-    )
-
-
-def _entropies(subject: Subject, name: str) -> list[np.ndarray]:
-    """By seat, of policies on the rows they have just learned from, with a loud term and without."""
-    assert subject.experiment is not None
-    plain = _plain(subject.experiment, name) or at_small_scale(subject.experiment)
-    work = job(build(plain))
-    state = captured.start(work)
-    _, trajectory, _ = captured.collector(work, work.env)(state.params, state.actor, state.key)
-    found = []
-    for weight in (LOUD, 0.0):
-        loud = {"entropy_weight": weight, "epochs": 8, "learning_rate": 0.01}
-        changed = job(build(with_overrides(plain, {f"{name}.{field}": x for field, x in loud.items()})))
-        learn = captured.quick(changed.stretches[0].algorithm.learn.update)
-        learner = changed.stretches[0].algorithm.learn.init(state.params)
-        params, learner, _ = learn(state.params, learner, trajectory, update_key(state))
-        found.append(np.asarray(learn(params, learner, trajectory, update_key(state))[2]["policy/entropy"]))
-    return found
-
-
 FLAGS = (
     Check("flags", "liveness", "Does every setting do something?", "exact", "algorithms", flags),
     Check("off_is_off", "liveness", "Is what is switched off off?", "exact", "nets", off_is_off),
-    Check("terms", "liveness", "Does each term pull its way?", "exact", "algorithms", terms),
 )

@@ -6,7 +6,9 @@ Whether they are treated alike: `fairness.py`.
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
+from coplay import types
 from coplay.audit import captured, small_scale
 from coplay.audit.captured import Round
 from coplay.audit.compare import changed_modules, differences, module_at, own_tensors, plain, told
@@ -14,10 +16,14 @@ from coplay.audit.fairness import FAIRNESS
 from coplay.audit.finding import SHARED, Check, Outcome, exact, not_run
 from coplay.audit.subject import Budget, Subject
 from coplay.experiment import build, job, with_overrides
+from coplay.nets.mlp import Linear
 from coplay.types import Key, PyTree, Seated
 
 UPDATES = 3
 NEARLY_EVEN = 0.98  # of the largest entropy there could be
+OFF_SCALE = 0.1  # of a layer's scale
+DRAWS = 8  # fresh ones, that a start is held against
+FEWEST = 16  # numbers that have a scale
 
 
 # --- before anything is learned ------------------------------------------------------------------
@@ -71,6 +77,70 @@ def starts_even(subject: Subject, budget: Budget, key: Key) -> Outcome:
         n=int(counts.sum()),
         by_seat=tuple(float(x) for x in by_seat),
     )
+
+
+def starts_scaled(subject: Subject, budget: Budget, key: Key) -> Outcome:
+    """Is every layer as large as the rule says that it was drawn by, in every seat?"""
+    statistic = "layers that start smaller or larger than their rule, fresh draws or other seats have them"
+    params, algorithm = subject.begun().params, subject.learning_job().stretches[0].algorithm
+    fresh = [types.begun(algorithm, algorithm.init(each)) for each in jax.random.split(key, DRAWS)]
+    layers, sizes = _drawn_layers(params, fresh[0]), _sizes(params)
+    ruled = [said for place, layer in layers.items() for said in off_rule(place, layer)]
+    others = off_draws(sizes, [_sizes(each) for each in fresh])
+    room = "training" if others and not ruled else ""
+    found = ruled + others
+    return exact(statistic, len(found), len(layers) + len(sizes), "; ".join(found[:3]), room=room)
+
+
+def _drawn_layers(params: PyTree, fresh: PyTree) -> dict[str, Linear]:
+    """By their place; what another key leaves as it is was not drawn, but learned elsewhere, say."""
+    found, others = (
+        jax.tree_util.tree_leaves_with_path(tree, is_leaf=lambda x: isinstance(x, Linear))
+        for tree in (params, fresh)
+    )
+    pairs = [(path, x, y) for (path, x), (_, y) in zip(found, others, strict=True) if isinstance(x, Linear)]
+    return {
+        jax.tree_util.keystr(path): x
+        for path, x, y in pairs
+        if not np.array_equal(np.asarray(x.weight), np.asarray(y.weight))
+    }
+
+
+def off_rule(place: str, layer: Linear) -> list[str]:
+    """Rows or columns of a layer are orthogonal and `gain` long, so that the mean square of its weights is
+    gain^2 / the longer side, in every draw. There may be further axes first, such as the seat."""
+    weight = np.asarray(layer.weight, np.float64)
+    gains = np.sqrt(np.mean(weight**2, axis=(-2, -1)) * max(weight.shape[-2:]))
+    is_off = np.abs(gains - layer.gain) > OFF_SCALE * layer.gain
+    if not np.any(is_off):
+        return []
+    return [f"{place} starts with a gain of {gains[is_off].ravel()[0]:.3g}, drawn with {layer.gain:.3g}"]
+
+
+def _sizes(params: PyTree) -> dict[str, tuple[Float[np.ndarray, " row"], int]]:
+    """Root mean squares of every tensor, by seat where seats have their own, and how many numbers each is."""
+    found = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        if jnp.issubdtype(leaf.dtype, jnp.floating):
+            rows = np.asarray(leaf, np.float64).reshape(leaf.shape[0] if module_at(path).is_own else 1, -1)
+            found[jax.tree_util.keystr(path)] = np.sqrt(np.mean(rows**2, axis=1)), rows.shape[1]
+    return found
+
+
+def off_draws(begun: dict, fresh: list[dict]) -> list[str]:
+    """Tensors that are off by more than a tenth and four standard errors from fresh draws of the others."""
+    found = []
+    for place, (sizes, numbers) in begun.items():
+        drawn = np.stack([each[place][0] for each in fresh])  # [draw, row]
+        for row, size in enumerate(sizes):
+            others = np.delete(drawn, row, axis=1) if len(sizes) > 1 else drawn
+            mean = float(others.mean())
+            error = max(float(others.std(ddof=1)), mean / np.sqrt(2 * numbers))
+            if numbers >= FEWEST and abs(size - mean) > OFF_SCALE * mean + 4 * error:
+                who = f" of seat {row}" if len(sizes) > 1 else ""
+                times = size / max(mean, 1e-30)
+                found.append(f"{place}{who} starts {times:.3g} times as large as fresh draws")
+    return found
 
 
 def equal_terms(subject: Subject, budget: Budget, key: Key) -> Outcome:
@@ -176,6 +246,15 @@ def _gradient_of(one: Round, module: str) -> float | None:
 PIPELINE = (
     Check("starts_apart", "pipeline", "Do learners start apart?", "exact", "nets", starts_apart),
     Check("starts_even", "pipeline", "Does play start near uniform?", "judgement", "nets", starts_even),
+    Check(
+        "starts_scaled",
+        "pipeline",
+        "Is every layer drawn by its rule?",
+        "exact",
+        "nets",
+        starts_scaled,
+        ("starts_apart",),
+    ),
     Check("equal_terms", "pipeline", "Do learners start on equal terms?", "exact", "algorithms", equal_terms),
     Check("repeats", "pipeline", "Does a seed repeat to the bit?", "exact", "training", repeats),
     Check("seeds_apart", "pipeline", "Is another seed another run?", "exact", "training", seeds_apart),

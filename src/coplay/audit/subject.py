@@ -27,7 +27,7 @@ from coplay.experiment import (
 )
 from coplay.training.job import Job
 from coplay.training.run_folder import RunFolder
-from coplay.types import Environment, Trajectory, stream
+from coplay.types import Environment, TrainState, Trajectory, stream
 
 MOST_MOMENTS = 16_384
 
@@ -45,7 +45,7 @@ class Subject:
     def moments(self, count: int) -> Moments:
         """The first so many of the same moments of random play, whoever asks."""
         assert count <= MOST_MOMENTS
-        made = self._once(
+        made = self.once(
             "moments", lambda: random_play.moments(self.env, MOST_MOMENTS, jax.random.key(self.seed))
         )
         return jax.tree.map(lambda x: x[:count], made)
@@ -55,7 +55,7 @@ class Subject:
         if self.experiment is None or not algorithms_in_play(self.experiment):
             return None
         experiment = self.experiment
-        return self._once("job", lambda: job(build(small_scale.at_small_scale(experiment))))
+        return self.once("job", lambda: job(build(small_scale.at_small_scale(experiment))))
 
     def learning_job(self) -> Job:
         """The same where somebody must learn: a check without a learner is not run."""
@@ -65,14 +65,19 @@ class Subject:
         return work
 
     def parts(self) -> Parts:
-        return self._once("parts", lambda: captured.parts_of(self.learning_job()))
+        return self.once("parts", lambda: captured.parts_of(self.learning_job()))
+
+    def begun(self) -> TrainState:
+        """Before anything is learned."""
+        work = self.learning_job()
+        return self.once("begun", lambda: captured.start(work))
 
     def rounds(self) -> list[Round]:
         """A few updates at a small scale, from the start, by hand."""
         work = self.learning_job()
-        return self._once(
+        return self.once(
             "rounds",
-            lambda: captured.rounds_from(work, self.parts(), captured.start(work), captured.ROUNDS),
+            lambda: captured.rounds_from(work, self.parts(), self.begun(), captured.ROUNDS),
         )
 
     def small_run(self) -> SmallRun:
@@ -80,7 +85,7 @@ class Subject:
         self.learning_job()
         assert self.experiment is not None
         experiment = self.experiment
-        return self._once("small_run", lambda: small_scale.run_whole(experiment))
+        return self.once("small_run", lambda: small_scale.run_whole(experiment))
 
     # --- a trained run, afresh --------------------------------------------------------------------
 
@@ -91,23 +96,24 @@ class Subject:
         self.learning_job()
         assert self.experiment is not None
         experiment, run = self.experiment, self.run
-        return self._once(f"trained {what}", lambda: trained.trained(experiment, run, what))
+        return self.once(f"trained {what}", lambda: trained.trained(experiment, run, what))
 
     def trained_games(self, what: str = "plays") -> list[Trajectory]:
         """A round of every seed, up to three, with what it thinks."""
         run = self.trained(what)
         key = stream(jax.random.key(self.seed), "trained games")
-        return self._once(f"trained games {what}", lambda: trained.games_of(run, key, what))
+        return self.once(f"trained games {what}", lambda: trained.games_of(run, key, what))
 
     def trained_updates(self) -> list[Update]:
         """A round of every seed, with what lies in the update after it."""
         run = self.trained("learns")
         key = stream(jax.random.key(self.seed), "trained updates")
-        return self._once("trained updates", lambda: trained.updates_of(run, key))
+        return self.once("trained updates", lambda: trained.updates_of(run, key))
 
     # --- kept ---------------------------------------------------------------------------------------
 
-    def _once(self, name: str, make: Callable[[], Any]) -> Any:
+    def once(self, name: str, make: Callable[[], Any]) -> Any:
+        """Made by whoever asks first."""
         if name not in self.kept:
             self.kept[name] = make()
         return self.kept[name]

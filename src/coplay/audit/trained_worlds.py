@@ -78,7 +78,7 @@ def learned_world(subject: Subject) -> Learned:
 
 def foretold_of(subject: Subject) -> list[Foretold]:
     """Of every seed, once for all checks."""
-    return subject._once("trained worlds", lambda: _foretold(subject, learned_world(subject)))
+    return subject.once("trained worlds", lambda: _foretold(subject, learned_world(subject)))
 
 
 def _foretold(subject: Subject, learned: Learned) -> list[Foretold]:

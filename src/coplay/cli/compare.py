@@ -50,6 +50,8 @@ def _compare_levels(arguments: argparse.Namespace) -> int:
     print_table(["run", "needs", "seeds", f"IQM of {arguments.metric}", "95% interval"], rows)
     for pair in compared["pairs"]:
         result.print(f"{pair['runs'][0]} against {pair['runs'][1]}: {_difference(pair)}", markup=False)
+        if said := _coincidence(pair["settings"], pair["equal_updates"]):
+            result.print(said, markup=False)
     return 0
 
 
@@ -88,6 +90,24 @@ def _difference(pair: dict) -> str:
         f"difference of IQMs {pair['iqm']:+.3f}{_in_brackets(pair['interval'], '+.3f')}, probability of "
         f"improvement {pair['probability_of_improvement']:.2f}: {verdict}"
     )
+
+
+def _coincidence(settings: dict[str, list], equal: dict[str, int]) -> str:
+    """What is odd about runs that are equal for a while though they were set otherwise, if they are."""
+    if not settings or not equal:
+        return ""
+    longest = sorted(equal, key=lambda metric: -equal[metric])
+    figures = _some([f"{metric} for {equal[metric]} updates" for metric in longest])
+    others = _some([f"{name} ({one} and {other})" for name, (one, other) in settings.items()])
+    return (
+        f"Equal to the bit: {figures}, although these settings differ: {others}. They had no effect there: "
+        "coplay audit RUN --only liveness says whether they are read"
+    )
+
+
+def _some(words: list[str], most: int = 3) -> str:
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return ", ".join(words[:most]) + more
 
 
 def _times(pair: dict) -> str:

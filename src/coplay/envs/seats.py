@@ -82,11 +82,13 @@ def renamed(env: Environment, order: Sequence[int]) -> Environment:
     """
     seats = _turn_of_the_circle(order, env.num_agents)
 
-    def reset(key: Key) -> tuple[EnvState, TimeStep]:
-        state, timestep = env.reset(key)
-        return env.rename(state, seats), _rows(timestep, seats)
+    return dataclasses.replace(env, reset=lambda key: start_as(env, seats, key))
 
-    return dataclasses.replace(env, reset=reset)
+
+def start_as(env: Environment, order: Int[Array, " agent"], key: Key) -> tuple[EnvState, TimeStep]:
+    """A fresh game in which seat i is what seat order[i] would have been."""
+    state, timestep = env.reset(key)
+    return env.rename(state, order), _rows(timestep, order)
 
 
 def _rows(timestep: TimeStep, order: Int[Array, " agent"]) -> TimeStep:

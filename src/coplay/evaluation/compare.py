@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from jaxtyping import Float, Int
 
 from coplay.errors import BadInput, nearest
+from coplay.evaluation.coincidence import coincidence
 from coplay.evaluation.statistics import (
     bootstrap_difference,
     bootstrap_interval,
@@ -20,7 +21,8 @@ from coplay.training.run_folder import RunFolder
 
 
 def compare_runs(paths: list[str], metric: str, last: float) -> dict[str, Any]:
-    """Interquartile means per run; per pair their difference, its interval, and whether curves coincide."""
+    """Interquartile means per run; per pair their difference, its interval, whether curves coincide, and
+    which settings differ."""
     folders = {path: RunFolder.open(path) for path in paths}
     curves = {path: curve(folder, metric)[1] for path, folder in folders.items()}
     scores = {path: _last_part(path, metric, of_run, last) for path, of_run in curves.items()}
@@ -85,6 +87,7 @@ def _pair(a: str, b: str, scores: dict[str, np.ndarray], curves: dict[str, np.nd
         "probability_interval": [improvement.low, improvement.high],
         "longest_equal_stretch": int(max(stretches)),
         "coincide": bool(max(stretches) >= length),
+        **coincidence(RunFolder.open(a), RunFolder.open(b)),
     }
 
 

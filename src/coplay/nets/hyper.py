@@ -284,7 +284,7 @@ def _silent(key: Key, width: int, pieces: tuple[Piece, ...]) -> Linear:
         else jnp.zeros(math.prod(p.shape))
         for k, p in zip(keys, pieces, strict=True)
     ]
-    heads = Linear(spare, 1, 1, 1.0)
+    heads = Linear(spare, 1, 1, 0.0)
     zeros = jnp.zeros((width, sum(math.prod(piece.shape) for piece in pieces)))
     return eqx.tree_at(lambda head: (head.weight, head.bias), heads, (zeros, jnp.concatenate(draws)))
 

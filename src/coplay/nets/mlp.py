@@ -34,10 +34,12 @@ def orthogonal(key: Key, rows: int, columns: int, gain: float) -> Float[Array, "
 class Linear(eqx.Module):
     weight: Float[Array, "input output"]
     bias: Float[Array, " output"]
+    gain: float = eqx.field(static=True)  # that the weights were drawn with: the rule an audit holds them to
 
     def __init__(self, key: Key, inputs: int, outputs: int, gain: float):
         self.weight = orthogonal(key, inputs, outputs, gain)
         self.bias = jnp.zeros(outputs)
+        self.gain = gain
 
     def __call__(self, x: Float[Array, "*batch input"]) -> Float[Array, "*batch output"]:
         # Flat rows: with more axes the same gradient takes a quarter longer (docs/decisions/0006).
