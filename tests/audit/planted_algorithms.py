@@ -332,7 +332,7 @@ ALGORITHMS = (
         terms_with(lambda terms: terms | {"entropy": -terms.get("entropy", 0.0)}),
     ),
     Planted(
-        42, "clip range ignored", "algorithms", "flags", replacing(PPO, "clipped_policy_loss", fixed_clip)
+        42, "clip range ignored", "algorithms", "numbers", replacing(PPO, "clipped_policy_loss", fixed_clip)
     ),
     Planted(
         43,
@@ -384,7 +384,7 @@ ALGORITHMS = (
         49,
         "smoothness term left out of the sum",
         "algorithms",
-        "flags",
+        "numbers",
         terms_with(lambda terms: {name: weight for name, weight in terms.items() if name != "smooth"}),
         HYPER_RUN,
         {"hyper_mappo.context": "local_history", "rollout.num_steps": 80},

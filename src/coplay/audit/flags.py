@@ -33,26 +33,47 @@ from coplay.types import Algorithm, Key, PyTree, as_played
 FORCED = 1e-5  # relative: the same by another program
 WEIGHS = re.compile("weight|clip|share|scale|discount|trace|doubt|pay|norm|kl|huber|whim|explore|decay")
 EFFECT = ["it has an effect"]
+SPELLED = {"True": True, "False": False, "true": True, "false": False}
 
 
 # --- every setting -------------------------------------------------------------------------------
 
 
 def flags(subject: Subject, budget: Budget, key: Key) -> Outcome:
-    """Is every setting read as it is written, and does it change what it should?"""
-    statistic = "settings that are read wrongly, or change neither what is learned nor how it is played"
-    assert subject.learning_job() and subject.experiment is not None
-    wrong, seen = _misread(), 4
-    for name in subject.learners:
-        bases = [_Traced(base, name) for base in _bases(subject.experiment, name)]
-        for field in dataclasses.fields(getattr(subject.experiment, name)):
-            is_alone = "team" in field.name and _is_single(subject)
-            if is_alone or not (budget.is_full or _is_asked(getattr(subject.experiment, name), field)):
-                continue
-            seen += 1
-            wrong += _without_effect(bases, field.name)
+    """Is every switch and choice read as it is written, and does it change what it should?"""
+    statistic = "switches and choices that are read wrongly, or change neither what is learned nor play"
+    wrong, seen = _tried(subject, budget, _is_switch)
+    return _told_settings(statistic, _misread() + wrong, seen + len(SPELLED))
+
+
+def numbers(subject: Subject, budget: Budget, key: Key) -> Outcome:
+    """Is every number read as it is written, and does it change what it should?"""
+    statistic = "numbers in the settings that change neither what is learned nor how it is played"
+    wrong, seen = _tried(subject, budget, lambda config, field: not _is_switch(config, field))
+    return _told_settings(statistic, wrong, seen)
+
+
+def _told_settings(statistic: str, wrong: list[str], seen: int) -> Outcome:
     room = "cli" if wrong and "is read as" in wrong[0] else ""
     return exact(statistic, len(wrong), seen, "; ".join(wrong[:3]), room=room)
+
+
+def _tried(subject: Subject, budget: Budget, is_one: Callable) -> tuple[list[str], int]:
+    """What is wrong with settings of one sort, and how many were asked."""
+    assert subject.learning_job() and subject.experiment is not None
+    experiment, wrong, seen = subject.experiment, [], 0
+    for name in subject.learners:
+        config = getattr(experiment, name)
+        bases = subject.once(
+            f"traced {name}", lambda name=name: [_Traced(base, name) for base in _bases(experiment, name)]
+        )
+        for field in dataclasses.fields(config):
+            is_alone = "team" in field.name and _is_single(subject)
+            is_asked = is_one(config, field) and (budget.is_full or _is_asked(config, field))
+            if is_asked and not is_alone:
+                seen += 1
+                wrong += _without_effect(bases, field.name)
+    return wrong, seen
 
 
 def _is_single(subject: Subject) -> bool:
@@ -62,9 +83,14 @@ def _is_single(subject: Subject) -> bool:
 
 def _is_asked(config: Any, field: dataclasses.Field) -> bool:
     """Switches, what terms and rows weigh, and what the experiment has set; all of them only in full."""
-    value, kind = getattr(config, field.name), typing.get_type_hints(type(config))[field.name]
-    is_switch = kind is bool or typing.get_origin(kind) is Literal
-    return is_switch or bool(WEIGHS.search(field.name)) or value != field.default
+    is_set = getattr(config, field.name) != field.default
+    return is_set or _is_switch(config, field) or bool(WEIGHS.search(field.name))
+
+
+def _is_switch(config: Any, field: dataclasses.Field) -> bool:
+    """On or off, or one of a few."""
+    kind = typing.get_type_hints(type(config))[field.name]
+    return kind is bool or typing.get_origin(kind) is Literal
 
 
 def _without_effect(bases: list["_Traced"], field: str) -> list[str]:
@@ -79,10 +105,9 @@ def _without_effect(bases: list["_Traced"], field: str) -> list[str]:
 
 def _misread() -> list[str]:
     """Switches as people write them."""
-    spelled = {"True": True, "False": False, "true": True, "false": False}
     return [
         f"{text!r} is read as {settings.parse_text(text)!r}"
-        for text, value in spelled.items()
+        for text, value in SPELLED.items()
         if settings.parse_text(text) is not value
     ]
 
@@ -300,6 +325,7 @@ def _alone(experiment: Experiment) -> Job:
 
 
 FLAGS = (
-    Check("flags", "liveness", "Does every setting do something?", "exact", "algorithms", flags),
+    Check("flags", "liveness", "Does every switch do something?", "exact", "algorithms", flags),
     Check("off_is_off", "liveness", "Is what is switched off off?", "exact", "nets", off_is_off),
 )
+NUMBERS = (Check("numbers", "liveness", "Does every number do something?", "exact", "algorithms", numbers),)

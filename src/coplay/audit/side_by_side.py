@@ -16,7 +16,7 @@ import jax
 from coplay.audit import CHECKS, asked_in_turn, checks_of
 from coplay.audit.environment import ENVIRONMENT
 from coplay.audit.finding import Check, Finding, Outcome, Seen, findings
-from coplay.audit.flags import FLAGS
+from coplay.audit.flags import FLAGS, NUMBERS
 from coplay.audit.ladder import LADDER
 from coplay.audit.phenomenon import PHENOMENON
 from coplay.audit.subject import Budget, Subject, subject_of
@@ -26,7 +26,7 @@ from coplay.audit.trained_worlds import WORLDS
 from coplay.training.devices import keep_compiled_programs, prepare
 
 TRAINED = (*OPPONENTS, *WORLDS, *SEARCHES, *IMAGINED)
-APART = ((*PHENOMENON, *ENVIRONMENT), FLAGS, TRAINED, LADDER)  # each records for itself; all others share
+APART = ((*PHENOMENON, *ENVIRONMENT), FLAGS, NUMBERS, TRAINED, LADDER)  # all others share what is recorded
 Tell = Callable[[str], None]
 
 
