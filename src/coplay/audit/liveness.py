@@ -403,7 +403,15 @@ LIVENESS = (
         "histories", "liveness", "Is every co-player read from its own rows?", "exact", "opponents", histories
     ),
     Check("one_row", "liveness", "Does a game go the same way alone?", "exact", "nets", one_row),
-    Check("departed", "liveness", "Do the departed teach nobody?", "exact", "algorithms", departed),
+    Check(
+        "departed",
+        "liveness",
+        "Do the departed teach nobody?",
+        "exact",
+        "algorithms",
+        departed,
+        ("rows", "world_names"),
+    ),
     Check(
         "stillness",
         "liveness",
