@@ -24,11 +24,11 @@ def test_a_fair_experiment_passes_and_leaves_its_findings(tmp_path, capsys):
     out = tmp_path / "found"
     arguments = ["audit", "matrix_matching_pennies", "--only", "environment", "--out", str(out)]
     assert main(arguments) == 0
-    assert "6 pass." in capsys.readouterr().out
+    assert "7 pass." in capsys.readouterr().out
     told = json.loads((out / "findings.json").read_text())
     assert told["verdict"] == "pass" and {check["verdict"] for check in told["checks"]} == {"pass"}
     page = (out / "audit.html").read_text()
-    assert "6 pass." in page and "http" not in page
+    assert "7 pass." in page and "http" not in page
     assert write_audit_page(out).read_text() == page
 
 

@@ -14,6 +14,7 @@ from functools import partial
 import jax
 
 from coplay.audit import CHECKS, asked_in_turn, checks_of
+from coplay.audit.crossed import CROSSED
 from coplay.audit.environment import ENVIRONMENT
 from coplay.audit.finding import Check, Finding, Outcome, Seen, findings
 from coplay.audit.flags import FLAGS, NUMBERS
@@ -26,7 +27,8 @@ from coplay.audit.trained_worlds import WORLDS
 from coplay.training.devices import keep_compiled_programs, prepare
 
 TRAINED = (*OPPONENTS, *WORLDS, *SEARCHES, *IMAGINED)
-APART = ((*PHENOMENON, *ENVIRONMENT), FLAGS, NUMBERS, TRAINED, LADDER)  # all others share what is recorded
+GAME = (*PHENOMENON, *ENVIRONMENT, *CROSSED)
+APART = (GAME, FLAGS, NUMBERS, TRAINED, LADDER)  # all others share what is recorded
 Tell = Callable[[str], None]
 
 
