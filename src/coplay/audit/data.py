@@ -257,7 +257,13 @@ DATA = (
     Check("rows", "data", "Is what is stored what happened?", "exact", "training", rows, ("repeats",)),
     Check("boundaries", "data", "Does every episode start afresh?", "exact", "nets", boundaries),
     Check(
-        "opponent_rows", "data", "Do models learn from what others did?", "exact", "algorithms", opponent_rows
+        "opponent_rows",
+        "data",
+        "Do models learn from what others did?",
+        "exact",
+        "algorithms",
+        opponent_rows,
+        ("rows", "histories"),
     ),
     Check("world_rows", "data", "Does the world model see what followed?", "exact", "algorithms", world_rows),
     Check(
