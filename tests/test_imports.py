@@ -33,7 +33,8 @@ MAY_IMPORT = {
     "meetings": LEAVES | {"experiment", "training", "evaluation", "players", "runs"},
     "studies": LEAVES | {"evaluation", "experiment", "plan", "runs", "training"},
     "audit": LEAVES
-    | {"algorithms", "envs", "evaluation", "experiment", "nets", "opponents", "planning", "runs", "training"},
+    | {"algorithms", "envs", "evaluation", "experiment", "nets", "offline", "opponents", "planning", "runs"}
+    | {"training"},
     "offline": LEAVES | {"envs", "evaluation", "experiment", "nets", "opponents", "players", "training"},
     "bench": LEAVES | {"envs", "algorithms", "experiment", "planning", "players", "training"},
 }

@@ -5,8 +5,9 @@ are written for one game; the batch appears where the rollout maps them.
 """
 
 import dataclasses
+import functools
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar, dataclass_transform
 
 import jax
@@ -269,6 +270,12 @@ class TrainState:
     actor: Actor
     key: Key
     updates: Int[Array, "*batch"]  # rounds of play learned from so far
+
+
+@functools.partial(jax.jit, inline=True)
+def stacked(trees: Sequence[PyTree]) -> PyTree:
+    """Trees of the same shapes as one, [tree, ...]; by one program, not one for every shape of a leaf."""
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
 def stream(key: Key, name: str) -> Key:

@@ -11,8 +11,9 @@ from coplay.algorithms.hyper_terms import additions
 from coplay.algorithms.losses import log_policy
 from coplay.algorithms.ppo import Plan
 from coplay.algorithms.targets import make_batch, usual_lesson
+from coplay.envs import make_game
 from coplay.training.rollout import collect, start_playing
-from coplay.types import Seated
+from coplay.types import Environment, Seated
 
 SEATS, ENVS, TIME, LENGTH = (0, 1, 2, 3), 6, 8, 4
 PLAN = Plan(num_updates=10, sequence_length=LENGTH, num_envs=ENVS, num_steps=TIME)
@@ -53,7 +54,19 @@ VARIANTS = {
         "context": "joint", "generated_critic": "last_layer", "target": "act", "target_every": 1,
     },
     "joint, of another game": {"context": "joint", "context_from": "another_game", "smooth": "weight"},
+    "local, convolutions": {"context": "local_history", "encoder": "conv"},
+    "joint, convolutions, of another game": {
+        "context": "joint", "encoder": "conv", "context_from": "another_game", "history": "none",
+        "history_reads": ("reward", "observation"), "generated_critic": "last_layer",
+    },
 }  # fmt: skip
+
+
+def game_for(changes: dict) -> Environment:
+    """The specialisation game, and for whoever reads a board one that has it, and whose players may leave."""
+    if changes.get("encoder") == "conv":
+        return make_game("4h1s_4x4", observation="board", horizon=3)
+    return make_game("specialisation", num_agents=4, rounds=3)
 
 
 def config(**changes) -> HyperMAPPOConfig:

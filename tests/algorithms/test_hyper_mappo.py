@@ -27,6 +27,7 @@ from tests.algorithms.generated import (
     VARIANTS,
     batch_of,
     config,
+    game_for,
     learned,
     loud,
     named,
@@ -52,13 +53,14 @@ WIRED = {
         "local, transformer",
         "local, fused",
         "joint",
+        "local, convolutions",
     )
 }
 
 
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
-def test_what_is_read_again_is_what_was_played_and_moves_all_that_is_generated(env, changes):
-    settings = config(**changes)
+def test_what_is_read_again_is_what_was_played_and_moves_all_that_is_generated(changes):
+    env, settings = game_for(changes), config(**changes)
     model, extra, algorithm = parts(env, settings)
     params = loud(algorithm.init(jax.random.key(0)))
     batch = batch_of(env, model, settings, extra, params, played(env, algorithm, params))
@@ -78,7 +80,8 @@ def test_what_is_read_again_is_what_was_played_and_moves_all_that_is_generated(e
 
 
 @pytest.mark.parametrize("changes", WIRED.values(), ids=WIRED)
-def test_every_tensor_of_the_generator_is_in_the_optimiser_and_moves_within_two_updates(env, changes):
+def test_every_tensor_of_the_generator_is_in_the_optimiser_and_moves_within_two_updates(changes):
+    env = game_for(changes)
     _, _, algorithm = parts(env, config(**changes))
     params = algorithm.init(jax.random.key(0))
     start = {name: params.common["group"][name] for name in NETWORKS if name in params.common["group"]}
@@ -92,8 +95,8 @@ def test_every_tensor_of_the_generator_is_in_the_optimiser_and_moves_within_two_
 
 
 @pytest.mark.parametrize("changes", WIRED.values(), ids=WIRED)
-def test_what_the_generator_says_reaches_play_learning_and_scores(env, changes):
-    settings = config(**changes)
+def test_what_the_generator_says_reaches_play_learning_and_scores(changes):
+    env, settings = game_for(changes), config(**changes)
     model, extra, algorithm = parts(env, settings)
     params = algorithm.init(jax.random.key(0))
     trajectory = played(env, algorithm, params)
@@ -245,6 +248,7 @@ def test_the_weight_of_alignment_has_bounds():
 SWITCHES = {
     "context": ["identity", "local_history", "joint"],
     "context_from": ["own_game", "another_game"],
+    "encoder": ["mlp", "conv"],
     "attention_heads": ["2", "4"],
     "history": ["gru", "lstm", "transformer", "none"],
     "history_window": ["2", "3"],
@@ -274,6 +278,7 @@ ADAPT = ("align_adaptive", "align_target")  # felt from the second update on
 @pytest.mark.parametrize("name", SWITCHES)
 def test_each_setting_is_read_from_text_and_changes_what_is_learned(env, name):
     look = weights_with if name in ADAPT else gradient_with
+    env = game_for({"encoder": "conv"}) if name == "encoder" else env
     found = [np.asarray(look(env, settings_with(name, parse_text(text)))) for text in SWITCHES[name]]
     for one, other in itertools.combinations(range(len(found)), 2):
         told = f"{name}: {SWITCHES[name][one]} learns as {SWITCHES[name][other]}"
@@ -346,6 +351,7 @@ def test_the_generator_learns_at_its_own_rate(env):
         ({"context": "joint", "attention_heads": 3}, "multiple of"),
         ({"context": "joint", "attention_heads": 0}, "hears nobody"),
         ({"context": "joint", "history_reads": ("everything",)}, "must name some of"),
+        ({"context": "joint", "history_reads": ("action",), "encoder": "conv"}, "name observation in"),
         ({"explore": 0.5}, "between 0 and 0.3"),
         ({"generator_rate": 0.0}, "above 0"),
         ({"trunk": ()}, "at least one width"),
@@ -374,9 +380,12 @@ def test_terms_that_have_no_effect_are_not_named():
         ({"context": "joint", "history": "transformer", "history_fusion": "kl_weighted"}, "communicates"),
         ({"context": "local_history", "increments": "shared"}, "communicates"),
         ({"context": "joint", "increments": "shared", "attention_heads": 0}, "communicates"),
+        ({"context": "local_history", "encoder": "conv"}, "decentralised + memory"),
+        ({"context": "joint", "encoder": "conv"}, "communicates"),
     ],
 )
-def test_what_play_needs_is_said_and_so(env, changes, needs):
+def test_what_play_needs_is_said_and_so(changes, needs):
+    env = game_for(changes)
     algorithm = hyper_mappo(env, SEATS, config(**changes), PLAN)
     assert algorithm.needs == needs
     params = loud(algorithm.init(jax.random.key(0)))

@@ -154,6 +154,45 @@ def test_a_part_that_does_not_fit_is_left_as_it_is(run):
     assert not same_bits(generator(now).context.encoder, generator(fresh).context.encoder)
 
 
+def boards(**changes):
+    """The stag hunt on a board that convolutions read, and nothing else."""
+    given = LOCAL | {f"{WHERE}.encoder": "conv", f"{WHERE}.history_reads": ("observation",)}
+    given |= {"game_options.observation": "board", "game_options.size": changes.pop("size", 4)}
+    return with_overrides(
+        small("hyper_mappo_4h1s_4x4"), given | {f"{WHERE}.{k}": v for k, v in changes.items()}
+    )
+
+
+@pytest.fixture(scope="module")
+def board_run(tmp_path_factory):
+    return written(tmp_path_factory.mktemp("runs") / "board", boards())
+
+
+def test_convolutions_are_kept_with_what_reads_them(board_run):
+    fresh, now = started(boards(pretrain=board_run))
+    reader = generator(now).context.encoder
+    old = checkpoint.arrays(
+        RunFolder.open(board_run).checkpoints, f".params['{WHERE}'].common['group']['generator']"
+    )[0]
+    for path, leaf in jax.tree_util.tree_flatten_with_path(reader)[0]:
+        assert_array_equal(leaf, old[f".context.encoder{jax.tree_util.keystr(path)}"][0])
+    assert not same_bits(reader.kernels, generator(fresh).context.encoder.kernels)
+    assert same_bits(generator(now).heads, generator(fresh).heads)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        # 16 channels of 16 or 25 cells, and 30 numbers beside the board; 7 planes of 16 cells and those 30
+        ({"size": 5}, "7 planes that come to 286 numbers after convolutions and this one .* to 430 numbers"),
+        ({"encoder": "mlp"}, "after convolutions and this one rows of 142 numbers; choose the same encoder"),
+    ],
+)
+def test_boards_that_convolutions_were_not_made_for_are_refused(board_run, changes, sentence):
+    with pytest.raises(BadInput, match=sentence):
+        started(boards(pretrain=board_run, **changes))
+
+
 def test_another_algorithms_run_is_refused(tmp_path):
     other = written(tmp_path / "plain", small("ppo_4h1s_4x4"))
     with pytest.raises(BadInput, match="is no run of hyper_mappo with a generator"):

@@ -32,7 +32,7 @@ from tests.audit.planted_planning import PLANNING
 from tests.audit.planted_training import TRAINING
 
 BLIND = tuple(area for area in AREAS if area not in ("ladder",))
-LIMIT = 1200.0  # seconds for one audit
+LIMIT = 3600.0  # seconds for one audit; what is not asked within them is told
 LISTED = 78  # defects with higher numbers are not in the list that the bar is about
 
 
@@ -100,6 +100,7 @@ def told(found: list[Finding], seconds: float) -> dict[str, Any]:
         "room": first.room if first else "",
         "first": first.name if first else "",
         "says": first.next if first else "",
+        "out_of_time": [finding.name for finding in found if "minutes were over" in finding.next],
         "seconds": round(seconds, 1),
         "took": {finding.name: finding.seconds for finding in found if finding.seconds > 1},
     }
@@ -228,9 +229,10 @@ def table(out: Path) -> list[str]:
         named = result["room"] if result["is_right"] else f"**{result['room'] or 'missed'}**"
         cells = (result["number"], result["what"], result["should"][0], named, f"`{result['first']}`")
         lines.append("| " + " | ".join(map(str, (*cells, round(result["seconds"])))) + " |")
-    lines += ["", "| Clean audit | Failures | Warnings | Seconds |", "| --- | --- | --- | --- |"]
+    lines += ["", "| Clean audit | Failures | Warnings | Not asked in time | Seconds |"]
+    lines += ["| --- | --- | --- | --- | --- |"]
     for name, result in clean.items():
-        alarms = [", ".join(result[kind]) or "none" for kind in ("fails", "warns")]
+        alarms = [", ".join(result[kind]) or "none" for kind in ("fails", "warns", "out_of_time")]
         cells = (name.removeprefix("clean-").replace("_", " "), *alarms, round(result["seconds"]))
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     return lines
@@ -244,7 +246,8 @@ def one_line(result: dict[str, Any]) -> str:
         return (
             f"{verdict} {result['room']}/{result['first']} (should {result['should']}) {result['seconds']} s"
         )
-    return f"fails {result['fails']} warns {result['warns']} {result['seconds']} s {result['says']}"
+    unasked = f" NOT ASKED FOR WANT OF TIME {result['out_of_time']}" if result["out_of_time"] else ""
+    return f"fails {result['fails']} warns {result['warns']} {result['seconds']} s {result['says']}{unasked}"
 
 
 if __name__ == "__main__":

@@ -12,8 +12,10 @@ from coplay import runs
 from coplay.algorithms import ALGORITHMS
 from coplay.algorithms.ppo import Plan, PPOConfig
 from coplay.audit import ladder
-from coplay.audit.ladder import Climbed, Rung, climb, first_rung, read, rises, rungs, sharing, skill, spread
+from coplay.audit.climbing import Climbed, climb, read, rises, skill
+from coplay.audit.rungs import Rung, rungs
 from coplay.audit.subject import Budget, Subject
+from coplay.audit.symptoms import first_rung, sharing, spread
 from coplay.errors import BadInput
 from coplay.experiment import build, read_experiment, with_overrides
 from coplay.training.records import metric_rows

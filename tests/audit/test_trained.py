@@ -7,19 +7,25 @@ from types import SimpleNamespace
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pyarrow as pa
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from coplay.audit import trained_models, trained_values, trained_worlds
-from coplay.audit.by_seed import Shown, judged, weighed
+from coplay.audit import trained_models, trained_subgoals, trained_values, trained_worlds
+from coplay.audit.by_seed import Shown, by_third, judged, weighed
 from coplay.audit.finding import Check, Seen, findings
 from coplay.audit.models import MODELS
 from coplay.audit.subject import Budget, Subject
 from coplay.audit.trained_models import OPPONENTS, Foretold
+from coplay.audit.trained_subgoals import Labelled, Told
 from coplay.audit.trained_values import IMAGINED, SEARCHES, Sources
 from coplay.audit.trained_worlds import AHEAD, WORLDS, Chances
 from coplay.audit.value import VALUE
 from coplay.cli.audit import subject_of
+from coplay.errors import BadInput
+from coplay.nets import world as worlds
+from coplay.nets.world import Drawn
+from coplay.nets.world_fit import Moves
 from coplay.reports.audit_drawings import draw
 from coplay.types import Board, Entities
 from tests.audit.mutants import stag_hunt
@@ -90,6 +96,32 @@ def test_skill_lies_between_how_often_they_do_what_and_their_own_policy():
     assert_allclose(upside_down.share, 0.5)
 
 
+def test_precision_recall_and_f1_of_actions_by_hand():
+    # Action 0 is done 300 times and always foretold; 1 is done 100 times, half of them taken for 0.
+    # Precision 300 / 350 and 50 / 50, recall 1 and 1 / 2, F1 600 / 650 and 100 / 150; nobody does 2.
+    action = np.array([0] * 300 + [1] * 100)
+    likeliest = np.array([0] * 350 + [1] * 50)
+    rows = foretold(0.9 * np.eye(4)[likeliest] + 0.025, np.eye(4)[action], action)
+    found = trained_models.skill_of(rows)
+    assert_allclose(found.precision, [300 / 350, 1, 0, 0])
+    assert_allclose(found.recall, [1, 0.5, 0, 0])
+    assert_allclose(found.f1, [600 / 650, 2 / 3, 0, 0])
+    assert_allclose(found.macro_f1, (600 / 650 + 2 / 3) / 2)
+    assert (found.top1, found.top3) == (350 / 400, 1.0)
+
+
+def test_every_figure_of_actions_and_seeds_is_drawn():
+    action = np.arange(400) % 2
+    knows, guesses = (foretold(x, np.eye(2)[action], action) for x in (np.eye(2)[action], [0.6, 0.4]))
+    seeds = [trained_models.skill_of(rows) for rows in (knows, guesses)]
+    drawing = trained_models.confusion_drawing(("stay", "left"), seeds)
+    _, actions, whole = drawing["drawings"]
+    # Together: 400 stays, all called so, with 200 lefts that are not; precision 400 / 600, recall 200 / 400.
+    assert actions["values"] == [[0.5, 0.6667, 1.0, 0.8], [0.5, 1.0, 0.5, 0.6667]]
+    assert [row[:3] for row in whole["values"]] == [[1.0, 1.0, 1.0], [0.5, 1.0, 0.3333]]
+    assert draw(drawing).count("<svg") == 3
+
+
 def test_how_often_an_action_is_taken_is_asked_among_what_is_legal():
     rows = foretold([1 / 3] * 3, [1 / 3] * 3, [0, 0, 1, 2])
     legal = np.array([[True, True, True], [True, False, True], [True, True, False], [False, False, True]])
@@ -131,12 +163,77 @@ def test_calibration_error_is_the_mean_over_bins_of_confidence_less_how_often_ri
 def test_subgoals_that_never_vary_say_nothing():
     random, shape = np.random.default_rng(0), (5, 8, 2, 3, 4)
     counts = np.ones(shape[:-1], bool)
-    apart, active = trained_models.spread_of(np.zeros(shape), np.zeros(shape), counts)
+    apart, active = trained_subgoals.spread_of(np.zeros(shape), np.zeros(shape), counts)
     assert apart == 0.0 and active == 0.0
     mean = random.normal(size=shape) * np.array([1.0, 1.0, 0.01, 0.0])
-    apart, active = trained_models.spread_of(mean, np.zeros(shape), counts)
+    apart, active = trained_subgoals.spread_of(mean, np.zeros(shape), counts)
     assert active == 2.0
     assert_allclose(apart, 0.5 * (mean**2).sum(axis=-1).mean())
+
+
+def labelled(subgoal, goal, view=None) -> Labelled:
+    """One pair of players, [time, env, ...]."""
+    view = np.zeros((*goal.shape, 1)) if view is None else view
+    return trained_subgoals.known_rows(*(x[:, :, None, None] for x in (subgoal, view, goal)))
+
+
+def two_goals(steps=20, games=80) -> np.ndarray:
+    """The same goal throughout a game, in three of five the first; at the end nothing more is known."""
+    goal = np.broadcast_to(np.array([0, 0, 1, 1, 0] * (games // 5)), (steps, games)).copy()
+    goal[-2:] = -1
+    return goal
+
+
+def test_a_probe_reads_goals_off_subgoals_that_hold_them_and_not_off_those_that_do_not():
+    random, goal = np.random.default_rng(0), two_goals()
+    noise = random.normal(size=(*goal.shape, 3))
+    knows = trained_subgoals.probed(labelled(noise + 6.0 * goal[..., None], goal, noise), 2)
+    assert knows.subgoals > 0.99
+    assert_allclose(knows.commonest, 0.6)
+    assert knows.shuffled < 0.75 and knows.view < 0.65
+    collapsed = trained_subgoals.probed(
+        labelled(np.zeros_like(noise), goal, 6.0 * goal[..., None] + noise), 2
+    )
+    assert_allclose([collapsed.subgoals, collapsed.shuffled], 0.6)
+    assert collapsed.view > 0.99
+
+
+def test_only_labelled_moments_are_kept_game_after_game():
+    # Two games of three steps, two pairs: of the second pair one moment is known.
+    goal = np.array([[[0, -1], [1, -1]], [[-1, 1], [1, -1]], [[0, -1], [-1, -1]]])[:, :, None]
+    step = np.broadcast_to(np.arange(3)[:, None, None, None, None], (3, 2, 1, 2, 1)).astype(float)
+    rows = trained_subgoals.known_rows(step, step, goal)
+    assert_array_equal(rows.goal, [[0, 1], [0, -1], [1, -1], [1, -1]])
+    assert_array_equal(rows.subgoal[:, 0, 0], [0, 2, 0, 1])
+    assert_array_equal(rows.game[:, 0], [0, 0, 1, 1])
+    assert rows.subgoal[0, 1, 0] == 1 and rows.game[0, 1] == 0
+
+
+def test_moments_without_a_label_are_not_asked_about():
+    with pytest.raises(BadInput, match="gave away"):
+        trained_subgoals.probed(labelled(np.zeros((20, 80, 2)), np.full((20, 80), -1)), 2)
+
+
+@pytest.mark.parametrize(
+    ("told", "verdict"),
+    [
+        (Told(subgoals=0.8, commonest=0.6, shuffled=0.6, view=0.9), "pass"),
+        (Told(subgoals=0.64, commonest=0.6, shuffled=0.6, view=0.9), "warn"),  # 0.04 of 0.3
+        (Told(subgoals=0.65, commonest=0.6, shuffled=0.6, view=0.6), "pass"),
+        (Told(subgoals=0.6, commonest=0.6, shuffled=0.6, view=0.6), "fail"),
+        (Told(subgoals=0.65, commonest=0.6, shuffled=0.7, view=0.6), "fail"),
+        (Told(subgoals=0.97, commonest=0.97, shuffled=0.97, view=0.97), "not_run"),
+    ],
+)
+def test_subgoals_that_tell_no_more_than_the_commonest_goal_fail(told, verdict):
+    assert trained_subgoals.judged_by([told] * 3, {}).verdict == verdict
+
+
+def test_points_of_a_map_lie_along_the_two_directions_of_most_spread():
+    # Three numbers: the second varies most, the third by half, the first not at all.
+    rows = np.array([[7.0, 2.0, 1.0], [7.0, -2.0, 1.0], [7.0, 2.0, -1.0], [7.0, -2.0, -1.0]])
+    assert_allclose(trained_subgoals.flattened(rows), rows[:, 1:])
+    assert_allclose(trained_subgoals.flattened(rows[:, 1:2])[:, 1], 0.0)  # one number has no second direction
 
 
 def test_models_that_age_by_more_than_half_a_nat_fail(monkeypatch):
@@ -184,6 +281,34 @@ def test_a_world_that_says_nothing_moves_has_no_skill_and_one_that_knows_has_all
     # Of three steps in four it misses every second: the 1s of places 1, but not of places 3.
     half = np.array([0, 0, 2, 1] * 20)
     assert_allclose(skills(half, np.array(stays, int))["players"], 2 / 3)
+
+
+def test_signal_to_noise_by_hand():
+    # A player steps from cell 0 to 1, a hare stays on 3. Who is sure of both is off by nothing: 120 dB.
+    # Who gives 0.5 to the step and to staying, and 0.5 to the hare, is off by 0.25 on two of four cells of
+    # the one plane and on one of the other: 0.125 (9.03 dB) and 0.0625 (12.04 dB), 0.09375 over all.
+    world = worlds.world_model(ENTITIES, 1, 3, (0.0, 1.0), (4,))[0]
+    there = jnp.ones((2, 1), bool)
+    before, after = (Board(jnp.full((2, 1), cell), there, jnp.full((2, 1), 3), there) for cell in (0, 1))
+    drawn = Drawn(jnp.ones((2, 1), int), jnp.zeros((2, 1), int), there)
+    made = Moves((), before, after, jnp.zeros((2, 1), int), there, drawn)
+    sure, half = [[0, 1.0, 0, 0]], [[0.5, 0.5, 0, 0]]
+    stays, may_stay = [[0, 1.0]], [[0.5, 0.5]]
+
+    def noise(step, stay):
+        chance = Chances(np.array(step), np.full((2, 1, 2), 0.5), np.array(stay))
+        return trained_worlds.noise(world, trained_worlds.Foretold(made, chance, np.ones(2, bool)))
+
+    assert_allclose(noise([sure, sure], [stays, stays])[1:], 120.0)
+    found = noise([half, half], [may_stay, may_stay])
+    assert_allclose(list(found.error.values()), [0.125, 0.0625], rtol=1e-5)
+    assert list(found.error) == ["player 0", "hare"]
+    pooled = -10 * np.log10(0.09375)
+    assert_allclose(found[1:], [pooled, -5 * np.log10(0.125 * 0.0625), pooled], rtol=1e-5)
+    # Where every second board is right, the mean over boards hides the others; the ratio over all does not.
+    mixed = noise([sure, half], [stays, may_stay])
+    assert_allclose(mixed.pooled, -10 * np.log10(0.09375 / 2), rtol=1e-5)
+    assert_allclose(mixed.by_board, (120.0 + pooled) / 2, rtol=1e-5)
 
 
 def test_a_kind_that_hardly_changed_is_not_spoken_of():
@@ -296,6 +421,42 @@ def test_searches_that_promise_too_much_are_off():
     assert error < 1e-6
 
 
+def test_divergence_of_a_search_from_its_network_by_hand():
+    # Visits 3 and 1 of 4 beside an even policy: 0.75 ln 1.5 + 0.25 ln 0.5 = 0.1308; who agrees diverges by 0.
+    visits = np.array([[[[3.0, 1.0]], [[2.0, 2.0]], [[9.0, 0.0]]]])
+    policy, counts = np.full(visits.shape, 0.5), np.array([[[True], [True], [False]]])
+    assert_allclose(trained_values.divergence(visits, policy, counts), 0.1308 / 2, atol=1e-4)
+    agree = trained_values.divergence(visits, visits / visits.sum(axis=-1, keepdims=True), counts)
+    assert_allclose(agree, 0.0, atol=1e-6)
+
+
+def test_cross_entropy_grows_only_if_it_does_in_every_seed_from_third_to_third():
+    falls, rises, hardly = [1.6, 1.2, 1.0], [1.0, 1.1, 1.3], [1.0, 1.02, 1.04]
+    assert trained_values.grows(np.array([rises, rises]))
+    for seeds in ([rises, falls], [hardly], [falls], [[1.0, 0.5, 1.3]]):
+        assert not trained_values.grows(np.array(seeds))
+
+
+def test_a_figure_by_thirds_of_training():
+    # Steps 0 to 8, two seeds and two seats: 0, 1, 2 then 3, 4, 5 then 6, 7, 8; the second seed is 10 above.
+    step, seed, seat = (x.ravel() for x in np.meshgrid(np.arange(9), [0, 1], [0, 1]))
+    run = SimpleNamespace(
+        read_metrics=lambda: pa.table(
+            {
+                "metric": ["search/loss"] * 36,
+                "step": step,
+                "seed": seed,
+                "seat": seat,
+                "value": step + 10.0 * seed,
+            }
+        )
+    )
+    subject = Subject(stag_hunt(), "a run")
+    object.__setattr__(subject, "run", run)
+    assert_allclose(by_third(subject, "search/loss"), [[1, 4, 7], [11, 14, 17]])
+    assert by_third(subject, "no/such") is None
+
+
 # --- all of them ---------------------------------------------------------------------------------
 
 
@@ -326,6 +487,21 @@ def test_a_world_model_that_has_forgotten_what_it_learned_fails():
     told = {name: finding_of(subject, name) for name in ("world_skill", "world_possible", "world_pay")}
     assert {name: found.verdict for name, found in told.items()} == dict.fromkeys(told, "fail")
     assert "broke off" not in draw(told["world_skill"].drawing)
+
+
+def test_subgoals_that_are_the_same_of_everyone_fail_and_a_game_without_goals_is_not_asked():
+    clean = a_run()
+    (games,) = clean.trained_games()
+    notes = games.steps.decision.notes[clean.learner]
+    nothing = jax.tree.map(jnp.zeros_like, notes["reading"].subgoal)
+    blank = {clean.learner: notes | {"reading": dataclasses.replace(notes["reading"], subgoal=nothing)}}
+    steps = dataclasses.replace(games.steps, decision=dataclasses.replace(games.steps.decision, notes=blank))
+    kept = {"trained games plays": [dataclasses.replace(games, steps=steps)]}
+    found = finding_of(dataclasses.replace(clean, kept=clean.kept | kept), "subgoal_probe")
+    assert found.verdict == "fail" and found.figure is not None and found.figure <= 0
+    aimless = dataclasses.replace(clean.env, goals=dataclasses.replace(clean.env.goals, shown=None))
+    found = finding_of(dataclasses.replace(clean, env=aimless), "subgoal_probe")
+    assert found.verdict == "not_run" and "what players are after" in found.next
 
 
 def test_what_is_imagined_is_imagined_by_the_weights_that_were_saved():

@@ -14,6 +14,7 @@ from coplay.nets.mlp import MLP
 FEATURES, ACTIONS, SEATS = 6, 5, 3
 TOLD = Told(observation=FEATURES, action=ACTIONS, reward=1, active=1, identity=SEATS)
 READS = ("observation", "action", "reward")
+BOARD = (2, 1, 2)  # four of the numbers that a player sees
 
 
 def shape(kind="identity", generate="full", **changes):
@@ -77,6 +78,8 @@ VARIANTS = {
     ),
     "local, low rank, fused": shape("local", "low_rank", fusion_window=3),
     "joint, full, lstm, fused, every 2": shape("joint", "full", history="lstm", fusion_window=2, every=2),
+    "local, low rank, convolutions": shape("local", "low_rank", planes=BOARD),
+    "joint, full, convolutions, no history": shape("joint", "full", planes=BOARD, history="none"),
     "joint, low rank": shape("joint", "low_rank"),
     "joint, last layer, once an episode": shape("joint", "last_layer", every=EACH_EPISODE),
     "joint, full, together": shape("joint", "full", together=True, history="none"),
@@ -179,7 +182,9 @@ def reached(generator, actor, row, first, spoilt):
     return np.isnan(np.asarray(read(actor, generator, bad, first).logits[0])).any(axis=-1)
 
 
-@pytest.mark.parametrize("changes", [{}, {"history": "transformer"}, {"fusion_window": 3}], ids=str)
+@pytest.mark.parametrize(
+    "changes", [{}, {"history": "transformer"}, {"fusion_window": 3}, {"planes": BOARD}], ids=str
+)
 @pytest.mark.parametrize("kind", ["identity", "local", "joint"])
 def test_what_others_see_reaches_a_player_only_where_it_communicates(kind, changes):
     actor, generator = made(shape(kind, "low_rank", **changes), loud=0.3)

@@ -14,8 +14,9 @@ from coplay.audit.environment import _differences, seats_apart
 from coplay.audit.phenomenon import MOST_POINTS, _curve, _ranks, any_seat, level, order
 from coplay.audit.seat_effects import Effects
 from coplay.audit.subject import Budget, Subject
-from coplay.reports.audit_drawings import KINDS, axis_over, draw
+from coplay.reports.audit_drawings import KINDS, draw
 from coplay.reports.audit_page import write_audit_page
+from coplay.reports.audit_shapes import axis_over
 from tests.audit.mutants import stag_hunt
 from tests.audit.test_phenomenon import SEATS, SEEDS, a_run
 
@@ -35,6 +36,7 @@ SAMPLES = {
     "histograms": {"x_name": "return", "edges": [0, 1, 2], "groups": [{"name": NASTY, "counts": [3, 1]}]},
     "scatter": {"groups": [{"name": NASTY, "x": [0.0, 1.0], "y": [2.0, 3.0]}]},
     "matrix": {"rows": [NASTY, "b"], "columns": ["a", NASTY], "values": [[3, 1], [0, None]]},
+    "table": {"rows": [NASTY, "b"], "columns": ["a", NASTY], "values": [[0.5, 1], [None, 20.25]]},
     "boards": {
         "frames": [{"name": NASTY, "values": [[0.0, 1.0]]}, {"name": "difference", "values": [[0.5, -1]]}]
     },
@@ -252,6 +254,21 @@ def test_a_cell_is_shaded_by_its_share_of_the_row_and_tells_its_number():
     assert shades == [0.375, 0.125, 0.0, 0.5]  # half of 3/4, 1/4, 0 and 1
     assert [word for word in words(drawing) if word in ("3", "1", "0", "2,500")] == ["3", "1", "0", "2,500"]
     assert "true" in words(drawing) and "predicted" in words(drawing)
+
+
+def test_a_table_tells_every_figure_under_its_name():
+    drawing = {
+        "kind": "table",
+        "title": "t",
+        "rows": ["stay"],
+        "columns": ["recall", "F1"],
+        "values": [[0.25, None]],
+    }
+    svg = parsed(drawing)
+    places = {text.text: number(text, "x") for text in svg.iter("text")}
+    assert places["0.25"] == places["recall"] < places["F1"], "a figure stands in its column"
+    assert words(drawing) == ["t", "recall", "F1", "stay", "0.25"], "what is missing leaves its cell empty"
+    assert svg.get("aria-label") == "t: stay: 0.25, "
 
 
 def test_boards_share_a_scale_and_differences_tell_their_sign():

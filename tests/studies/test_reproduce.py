@@ -1,10 +1,12 @@
 """`coplay reproduce` on the command line."""
 
 import json
+import shlex
 
 import pytest
 
 from coplay.cli.main import main
+from coplay.settings import parse_text
 
 
 def test_a_dry_run_names_every_run_with_the_command_that_makes_it(capsys, study_file):
@@ -16,6 +18,13 @@ def test_a_dry_run_names_every_run_with_the_command_that_makes_it(capsys, study_
     assert by_arm["slow"]["rates"] == 1
     assert by_arm["generated"]["label"] == "decentralised + memory"
     assert by_arm["mistaken"]["command"].startswith("coplay train hyper_specialisation ")
+
+
+def test_a_dry_run_prints_lists_as_they_can_be_typed(capsys):
+    assert main(["reproduce", "hyper_options", "--arms", "observations", "--dry-run"]) == 0
+    (command,) = [line for line in capsys.readouterr().out.splitlines() if "coplay train" in line]
+    words = shlex.split(command)
+    assert parse_text(words[words.index("--history_reads") + 1]) == ["observation"]
 
 
 def test_runs_come_to_a_page_and_numbers(capsys, study_file, tmp_path):

@@ -149,12 +149,7 @@ def _builder(
 ) -> Callable[[Key], dict[str, Any]]:
     """A function from a key to freshly initialised policy and critic, which read rows of these sizes."""
     build = NETWORKS[settings.network]
-    planes = env.plane_shape if "cnn" in settings.network else None
-    if "cnn" in settings.network and planes is None:
-        raise ValueError(
-            f"network={settings.network!r} needs observations that begin with a board; "
-            f"{env.name} as set up has none: set observation='board' or network='mlp'"
-        )
+    planes = board_of(env, "network", settings.network) if "cnn" in settings.network else None
 
     def networks(key: Key) -> dict[str, Any]:
         policy_key, critic_key = jax.random.split(key)
@@ -173,6 +168,16 @@ def _builder(
         return made
 
     return networks
+
+
+def board_of(env: Environment, setting: str, value: str) -> tuple[int, int, int]:
+    """The board that observations begin with; without one, the setting that needs it is refused."""
+    if env.plane_shape is None:
+        raise ValueError(
+            f"{setting}={value!r} needs observations that begin with a board; "
+            f"{env.name} as set up has none: set observation='board' or {setting}='mlp'"
+        )
+    return env.plane_shape
 
 
 def _empty_memory(networks: dict[str, Any], num_seats: int, num_envs: int) -> Memory:

@@ -6,6 +6,7 @@ next (how the gradient turned, how stale the critic is) is told by the next.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -61,6 +62,7 @@ def drift_watch(model: ActorCritic, loss: Callable) -> Watch:
 
         since = jnp.max(state["rounds"]) % EVERY  # who came later goes by who has been here longest
 
+        @functools.partial(jax.jit, inline=True)  # traced once, though asked for its shapes first
         def now_and_then() -> tuple[Metrics, Array]:
             found = each(lambda w, b: gradient_figures(loss, w, b))(policy_weights(before), batch)
             found["drift/diversity"] = diversity(model, after, seen.games, seen.length)

@@ -20,7 +20,7 @@ from coplay.opponents.goal_policy import those_after, wishes
 from coplay.opponents.prior import prior_model
 from coplay.opponents.prospects import num_prospects
 from coplay.opponents.subgoals import Subgoal
-from coplay.types import Environment, Goals, Key, PyTree, Seated, TimeStep, pytree, stream
+from coplay.types import Environment, Goals, Key, PyTree, Seated, TimeStep, pytree, stacked, stream
 
 
 class Parts(NamedTuple):
@@ -109,7 +109,7 @@ def _world_of(env: Environment, config: HOPPlusConfig):
 
     def init(key: Key) -> Seated:
         members = [init_one(k) for k in jax.random.split(stream(key, "world"), config.world_members)]
-        return Seated(own={}, common={"members": jax.tree.map(lambda *x: jnp.stack(x), *members)})
+        return Seated(own={}, common={"members": stacked(members)})
 
     return world, init
 

@@ -14,7 +14,8 @@ IN_TIME = ("local_history", "joint")  # contexts that change while a game goes o
 class HyperMAPPOConfig(MAPPOConfig):
     context: Literal["identity", "local_history", "joint", "none"] = "identity"  # read; none: plain MAPPO
     context_from: Literal["own_game", "another_game"] = "own_game"  # another_game: a control
-    encoder_width: int = 64  # of what is read
+    encoder: Literal["mlp", "conv"] = "mlp"  # of what is read; conv: the observation's board by convolutions
+    encoder_width: int = 64  # numbers it gives
     attention_heads: int = 4  # over the seats that share the generator; joint only
     history: Literal["none", "gru", "lstm", "transformer"] = "gru"  # of local_history and joint
     history_width: int = 64  # of what it makes of the past
@@ -132,10 +133,18 @@ class HyperMAPPOConfig(MAPPOConfig):
                 )
         if self.history_fusion != "off":
             self._check_fusion()
-        unknown = set(self.history_reads) - {"observation", "action", "reward"}
-        if self.context in IN_TIME and (unknown or not self.history_reads):
+        if self.moves_in_time:
+            self._check_reads()
+
+    def _check_reads(self) -> None:
+        if not self.history_reads or set(self.history_reads) - {"observation", "action", "reward"}:
             raise ValueError(
                 f"history_reads={self.history_reads} must name some of observation, action and reward"
+            )
+        if self.encoder == "conv" and "observation" not in self.history_reads:
+            raise ValueError(
+                "encoder='conv' reads the observation's board: name observation in history_reads, "
+                "or set encoder='mlp'"
             )
 
     def _check_fusion(self) -> None:
@@ -159,8 +168,8 @@ class HyperMAPPOConfig(MAPPOConfig):
             {
                 "identity trunk generate delta_scale generator_rate target explore": generates,
                 "generated_critic align_weight": generates,
-                "context_from encoder_width history history_reads regenerate_every increments": in_time,
-                "accumulate history_fusion smooth smooth_weight": in_time,
+                "context_from encoder encoder_width history history_reads": in_time,
+                "regenerate_every increments accumulate history_fusion smooth smooth_weight": in_time,
                 "attention_heads": self.context == "joint",
                 "history_width": in_time and self.history != "none",
                 "history_window": in_time and self.history == "transformer",

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from coplay.algorithms.actor_critic import ActorCritic, act, actor_critic, as_algorithm
+from coplay.algorithms.actor_critic import ActorCritic, act, actor_critic, as_algorithm, board_of
 from coplay.algorithms.hyper_config import HyperMAPPOConfig
 from coplay.algorithms.hyper_pretrained import begun_with
 from coplay.algorithms.hyper_terms import additions, that_plays
@@ -98,6 +98,7 @@ def generator_shape(env: Environment, config: HyperMAPPOConfig) -> GeneratorShap
         told=told,
         reads=reads if in_time else (),
         encoder=config.encoder_width,
+        planes=board_of(env, "encoder", "conv") if in_time and config.encoder == "conv" else None,
         heads=config.attention_heads if config.context == "joint" else 0,
         history=config.history if in_time else "none",
         history_width=config.history_width,

@@ -21,7 +21,8 @@ from coplay.types import Seated
 STEPS = "begun_with"  # environment steps that went into the weights before training, kept by seat
 MEMBER = ".params['hyper_mappo']"
 KEPT = re.compile(r"\.context\.(encoder|attention|history)|\.trunk\[\d+\]")  # each whole or not at all
-READ_BY = ".context.encoder.layers[0].weight"
+FIRST_LAYER = ".context.encoder.layers[0].weight"  # of an mlp
+KERNEL, AFTER = ".context.encoder.kernels[0]", ".context.encoder.head.layers[0].weight"  # of convolutions
 
 
 class Learned(NamedTuple):
@@ -71,12 +72,20 @@ def _kept(run: str, tensors: dict[str, np.ndarray], generator: Any) -> Any:
 
 
 def _require_same_rows(run: str, tensors: dict[str, np.ndarray], named: dict[str, Any]) -> None:
-    there, here = (len(found[READ_BY]) if READ_BY in found else None for found in (tensors, named))
+    there, here = _read_by(tensors), _read_by(named)
     if there and here and there != here:
         raise BadInput(
-            f"pretrain={run!r}: its generator reads rows of {there} numbers and this one rows of {here}; "
-            "choose observations of one size, or leave them out of history_reads"
+            f"pretrain={run!r}: its generator reads {there} and this one {here}; choose the same encoder and "
+            "observations of one size, or leave them out of history_reads"
         )
+
+
+def _read_by(tensors: dict[str, Any]) -> str | None:
+    """What an encoder with these tensors is made for; None where there is none."""
+    if KERNEL in tensors:
+        planes, numbers = tensors[KERNEL].shape[-2], len(tensors[AFTER])
+        return f"boards of {planes} planes that come to {numbers} numbers after convolutions"
+    return f"rows of {len(tensors[FIRST_LAYER])} numbers" if FIRST_LAYER in tensors else None
 
 
 def _fit(names: list[str], tensors: dict[str, np.ndarray], named: dict[str, Any]) -> bool:

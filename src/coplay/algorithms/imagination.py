@@ -22,7 +22,7 @@ from coplay.algorithms.losses import PolicyRows, log_policy
 from coplay.algorithms.returns import lambda_returns
 from coplay.algorithms.targets import ImaginedRows
 from coplay.training.devices import total
-from coplay.types import EnvState, Key, PyTree, Seated, TimeStep, Trajectory, pytree, stream
+from coplay.types import EnvState, Key, PyTree, Seated, TimeStep, Trajectory, pytree, stacked, stream
 
 
 class Imagination(NamedTuple):
@@ -88,7 +88,7 @@ def imagine(
             moment, row = _one_step(imagination, params, moments[-1], step_key)
             moments.append(moment)
             rows.append(row)
-        rows = jax.tree.map(lambda *x: jnp.stack(x), *rows)
+        rows = stacked(rows)
         return _valued(imagination, params, moments, rows, shape, most)
 
     branches = jax.vmap(one_branch, out_axes=3)(jax.random.split(key, imagination.branches))

@@ -29,7 +29,7 @@ from coplay.opponents.subgoals import (
     pay_chances,
     subgoal_model,
 )
-from coplay.types import Environment, Key, PyTree, Seated, TimeStep, Trajectory, pytree
+from coplay.types import Environment, Key, PyTree, Seated, TimeStep, Trajectory, pytree, stacked
 
 OTHERS = "others"  # the networks' name among a seat's weights
 Settings = Any  # the subgoal and model_* fields of HOPPlusConfig
@@ -84,7 +84,7 @@ def readers(env: Environment, seats: tuple[int, ...], settings: Settings, sharin
 
     def init(key: Key) -> PyTree:
         each = [init_one(jax.random.fold_in(key, place)) for place in range(models)]
-        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
+        return stacked(each)
 
     tells_pay = settings.policy_reads and settings.reads == "pay"
     return Readers(model, those_after(seats, env.num_agents), sharing, keeps, tells_pay), init

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from coplay.types import Key, Params, PyTree, Seated
+from coplay.types import Key, Params, PyTree, Seated, stacked
 
 PARAMETERS = ("per_agent", "shared", "shared_with_id")
 
@@ -42,7 +42,7 @@ def _from_rows(tree: PyTree, seat_axis: int) -> PyTree:
 def _init_each(init: Callable[[Key], Params], key: Key, num_seats: int) -> PyTree:
     """One after the other, outside any compiled program (see nets.mlp.orthogonal), then stacked."""
     each = [init(jax.random.fold_in(key, seat)) for seat in range(num_seats)]
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
+    return stacked(each)
 
 
 PER_AGENT = Sharing(

@@ -35,6 +35,7 @@ def unborn(weights: PyTree) -> Age:
 def aged(name: str, surprise: Callable, age: Age, before: PyTree, after: PyTree) -> tuple[Age, Metrics]:
     """With one round more. `surprise` is the cross-entropy of weights on a sample of it, one value for every
     group of seats; `before` and `after` are weights as the round found them and left them."""
+    surprise = jax.jit(surprise, inline=True)  # traced once for all three
     since = jnp.max(age.rounds)  # who came later goes by who has been here longest
     is_due = since % ROUNDS == 0
     unknown = jnp.full_like(age.copied, jnp.nan)

@@ -14,7 +14,7 @@ from coplay.audit.crossed import CROSSED
 from coplay.audit.data import DATA
 from coplay.audit.environment import ENVIRONMENT
 from coplay.audit.finding import Check, Finding, Outcome, Seen, findings, not_run
-from coplay.audit.flags import FLAGS, NUMBERS
+from coplay.audit.flags import SETTINGS
 from coplay.audit.ladder import LADDER
 from coplay.audit.liveness import LIVENESS
 from coplay.audit.models import MODELS
@@ -33,8 +33,7 @@ ALL = (  # as things flow: the game, what is stored of it, who learns from it; l
     *DATA,
     *PIPELINE,
     *LIVENESS,
-    *FLAGS,
-    *NUMBERS,
+    *SETTINGS,
     *TERM_CHECKS,
     *MODELS,
     *VALUE,

@@ -87,13 +87,35 @@ def weighed(statistic: str, seeds: list[Shown], bad: float, doubtful: float, loo
 
 def at_end(subject: Subject, name: str) -> Float[np.ndarray, "seed seat"] | None:
     """A logged figure over the last fifth of training; None where it was not logged."""
+    logged = _logged(subject, name)
+    return None if logged is None else _last(*logged)
+
+
+def by_third(subject: Subject, name: str) -> Float[np.ndarray, "seed third"] | None:
+    """A logged figure over each third of training, over seats; None where a seed did not log it in each."""
+    logged = _logged(subject, name)
+    return None if logged is None else _thirds(*logged)
+
+
+def _logged(subject: Subject, name: str) -> list[np.ndarray] | None:
+    """Steps, seeds, seats and values."""
     if subject.run is None:
         raise BadInput(UNTRAINED)
     table = subject.run.read_metrics()
     rows = table.filter(pc.field("metric") == name) if table.num_rows else table
     if not rows.num_rows:
         return None
-    return _last(*(rows[column].to_numpy() for column in ("step", "seed", "seat", "value")))
+    return [rows[column].to_numpy() for column in ("step", "seed", "seat", "value")]
+
+
+def _thirds(step: np.ndarray, seed: np.ndarray, seat: np.ndarray, value: np.ndarray) -> np.ndarray | None:
+    share = (step - step.min()) / max(step.max() - step.min(), 1)
+    third = np.minimum((3 * share).astype(int), 2)
+    known = np.isfinite(value)
+    groups = [[value[known & (seed == a) & (third == b)] for b in range(3)] for a in np.unique(seed)]
+    if not all(len(group) for row in groups for group in row):
+        return None
+    return np.array([[group.mean() for group in row] for row in groups])
 
 
 def _last(step: np.ndarray, seed: np.ndarray, seat: np.ndarray, value: np.ndarray) -> np.ndarray:

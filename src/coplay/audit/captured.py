@@ -9,11 +9,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from coplay.taps import heard
 from coplay.training import loop
 from coplay.training.job import Job
-from coplay.training.rollout import Tally, collect, describe
+from coplay.training.rollout import Tally, collect, describe, start_playing
 from coplay.types import Algorithm, Environment, Metrics, PyTree, TrainState, Trajectory, as_played
 
 QUICK = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
@@ -76,7 +77,19 @@ def collecting(job: Job, algorithm: Algorithm) -> Callable:
 
 def start(job: Job) -> TrainState:
     """Of the first seed, before anything is learned."""
-    return jax.tree.map(lambda x: x[0], loop.start(job, job.stretches[0]))
+    return jax.jit(lambda seeds: jax.tree.map(lambda x: x[0], seeds))(loop.start(job, job.stretches[0]))
+
+
+def start_shapes(job: Job) -> TrainState:
+    """Of the same state: weights are drawn, and nothing else is made."""
+    key, algorithm = jax.random.key(job.seed), job.stretches[0].algorithm
+    params = algorithm.init(key)  # drawn for good: layers are not drawn inside a program
+
+    def begin(params: PyTree, key: jax.Array) -> TrainState:
+        actor = start_playing(job.env, algorithm, key, job.num_envs)
+        return TrainState(params, algorithm.learn.init(params), actor, key, updates=jnp.int32(0))
+
+    return jax.eval_shape(begin, params, key)
 
 
 def one_round(job: Job, parts: Parts, state: TrainState) -> Round:

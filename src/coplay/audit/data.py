@@ -20,7 +20,7 @@ from coplay.audit.finding import Check, Outcome, exact, not_run
 from coplay.audit.subject import Budget, Subject
 from coplay.opponents.goal_policy import those_after
 from coplay.training.job import Job
-from coplay.types import Key, PyTree, TimeStep, Trajectory, Transition, stream
+from coplay.types import Key, PyTree, TimeStep, Trajectory, Transition, stacked, stream
 
 CLOSE = 1e-4  # relative: the same numbers by a program that was compiled otherwise
 NO_TAP = "this learner does not tell what it learns from"
@@ -78,8 +78,7 @@ def replayed(job: Job, parts: Parts, one: Round) -> Trajectory:
         steps.append(transition)
         memory = parts.watch(one.before.params, memory, transition)
         state, timestep = _gone_on(parts, later, after, _keys(keys[time], "reset", job.num_envs))
-    stacked = jax.tree.map(lambda *x: jnp.stack(x), *steps)
-    return Trajectory(stacked, jax.tree.map(lambda *x: jnp.stack(x), *starts), timestep, memory)
+    return Trajectory(stacked(steps), stacked(starts), timestep, memory)
 
 
 def _keys(key: Key, name: str, count: int) -> Key:

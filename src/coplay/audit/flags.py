@@ -5,6 +5,7 @@ effect, whatever its name promises. What only figures depend on is taken out of 
 """
 
 import dataclasses
+import functools
 import re
 import typing
 from collections.abc import Callable
@@ -22,7 +23,7 @@ from coplay.audit import captured
 from coplay.audit.captured import parts_of, rounds_from
 from coplay.audit.compare import differences, disturbed, module_at, modules, told
 from coplay.audit.finding import Check, Outcome, exact, not_run
-from coplay.audit.ladder import rungs
+from coplay.audit.rungs import rungs
 from coplay.audit.small_scale import at_small_scale
 from coplay.audit.subject import Budget, Subject
 from coplay.errors import BadInput
@@ -137,31 +138,28 @@ class _Traced:
     def __init__(self, experiment: Experiment, name: str):
         self.experiment, self.name = experiment, name
         self.work = job(build(experiment))
-        self.state = state = captured.start(self.work)
+        self.state = state = captured.start_shapes(self.work)
         algorithm = self.work.stretches[0].algorithm
         collect = captured.collecting(self.work, algorithm)
         self.actor, self.trajectory, _ = jax.eval_shape(collect, state.params, state.actor, state.key)
-        self.base = [made() for made in self.prints(algorithm)]
+        self.base = [functools.cache(made) for made in self.prints(algorithm)]
 
     def prints(self, algorithm: Algorithm) -> list[Callable[[], _Print]]:
-        """Of play, learning and how both start; made one by one, for the first mostly tells. Who plans its
-        moves is asked first how it plays."""
+        """Of play, of how learning starts, of learning and of weights; made one by one, what is cheap to ask
+        first: the first that is another one tells."""
         state, actor = self.state, self.actor
         now = (state.params, actor.memory, actor.timestep, actor.env_state, state.key)
         learned = (state.params, state.learner, self.trajectory, state.key)
-        learning = [
-            lambda: _print(lambda *x: algorithm.learn.update(*x)[:2], *learned),
+        watched = (state.params, actor.memory, _first_step(self.trajectory.steps))
+        return [
+            lambda: _shapes(jax.eval_shape(lambda: algorithm.remember(self.work.num_envs))),
             lambda: _print(algorithm.learn.init, state.params),
-        ]
-        playing = [
-            lambda: _print(lambda *x: as_played(algorithm).act(*x)[1].policy, *now),
             lambda: _print(lambda *x: algorithm.act(*x)[1].policy, *now),
-            lambda: _print(algorithm.watch, state.params, actor.memory, _first_step(self.trajectory.steps)),
-            lambda: _shapes(algorithm.remember(self.work.num_envs)),
+            lambda: _print(lambda *x: as_played(algorithm).act(*x)[1].policy, *now),
+            lambda: _print(algorithm.watch, *watched),
+            lambda: _print(lambda *x: algorithm.learn.update(*x)[:2], *learned),
+            lambda: _shapes(algorithm.init(jax.random.key(self.work.seed))),
         ]
-        is_planner = plans(getattr(self.experiment, self.name))
-        made = [*playing, *learning] if is_planner else [*learning, *playing]
-        return [*made, lambda: _shapes(algorithm.init(state.key))]
 
     def without_effect(self, field: str) -> list[str]:
         name, config = self.name, getattr(self.experiment, self.name)
@@ -185,7 +183,7 @@ class _Traced:
 
     def is_the_same(self, algorithm: Algorithm) -> bool:
         try:
-            return all(new() == old for new, old in zip(self.prints(algorithm), self.base, strict=True))
+            return all(new() == old() for new, old in zip(self.prints(algorithm), self.base, strict=True))
         except Exception:  # weights or memory of another shape: it does change something
             return False
 
@@ -324,8 +322,8 @@ def _alone(experiment: Experiment) -> Job:
     return work._replace(stretches=[work.stretches[0]._replace(algorithm=algorithm)])
 
 
-FLAGS = (
+SETTINGS = (
     Check("flags", "liveness", "Does every switch do something?", "exact", "algorithms", flags),
     Check("off_is_off", "liveness", "Is what is switched off off?", "exact", "nets", off_is_off),
+    Check("numbers", "liveness", "Does every number do something?", "exact", "algorithms", numbers),
 )
-NUMBERS = (Check("numbers", "liveness", "Does every number do something?", "exact", "algorithms", numbers),)

@@ -272,16 +272,19 @@ def departed(subject: Subject, budget: Budget, key: Key) -> Outcome:
 
 
 def _haunted(one: Round, gone: jax.Array, key: Key) -> Trajectory:
+    """With noise in NumPy: nothing has to be compiled for it."""
     steps = one.trajectory.steps
-    keys = jax.random.split(key, 3)
-    observation = steps.before.observation
-    noise = jax.random.normal(keys[0], observation.shape)
-    before = dataclasses.replace(steps.before, observation=jnp.where(gone[..., None], noise, observation))
-    action = jax.random.randint(keys[1], gone.shape, 0, steps.before.legal.shape[-1], jnp.int32)
+    random = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
+    is_gone, observation = np.asarray(gone), np.asarray(steps.before.observation)
+    noise = random.standard_normal(observation.shape, np.float32)
+    seen = np.where(is_gone[..., None], noise, observation)
+    action = random.integers(0, steps.before.legal.shape[-1], gone.shape, np.int32)
+    log_prob = random.standard_normal(gone.shape, np.float32)
+    before = dataclasses.replace(steps.before, observation=jnp.asarray(seen))
     decision = dataclasses.replace(
         steps.decision,
-        action=jnp.where(gone, action, steps.decision.action),
-        log_prob=jnp.where(gone, jax.random.normal(keys[2], gone.shape), steps.decision.log_prob),
+        action=jnp.asarray(np.where(is_gone, action, np.asarray(steps.decision.action))),
+        log_prob=jnp.asarray(np.where(is_gone, log_prob, np.asarray(steps.decision.log_prob))),
     )
     return dataclasses.replace(
         one.trajectory, steps=dataclasses.replace(steps, before=before, decision=decision)
@@ -356,8 +359,8 @@ def _leaps(one: Round) -> list[str]:
     for (path, a), b in pairs:
         is_matrix = a.ndim > 1 + module_at(path).is_own
         if jnp.issubdtype(a.dtype, jnp.floating) and is_matrix and module_at(path).short != "scale":
-            size = float(jnp.linalg.norm(a.ravel()))
-            if float(jnp.linalg.norm((b - a).ravel())) > max(0.5 * size, 1.0):
+            before, after = np.asarray(a), np.asarray(b)
+            if np.linalg.norm(after - before) > max(0.5 * np.linalg.norm(before), 1.0):
                 found.append(jax.tree_util.keystr(path))
     return found
 

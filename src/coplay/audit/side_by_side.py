@@ -3,6 +3,7 @@
 Every check has a stream of its own by name, so that what it finds does not depend on who is asked beside it.
 """
 
+import gc
 import multiprocessing
 import os
 import threading
@@ -17,7 +18,7 @@ from coplay.audit import CHECKS, asked_in_turn, checks_of
 from coplay.audit.crossed import CROSSED
 from coplay.audit.environment import ENVIRONMENT
 from coplay.audit.finding import Check, Finding, Outcome, Seen, findings
-from coplay.audit.flags import FLAGS, NUMBERS
+from coplay.audit.flags import SETTINGS
 from coplay.audit.ladder import LADDER
 from coplay.audit.phenomenon import PHENOMENON
 from coplay.audit.subject import Budget, Subject, subject_of
@@ -28,7 +29,7 @@ from coplay.training.devices import keep_compiled_programs, prepare
 
 TRAINED = (*OPPONENTS, *WORLDS, *SEARCHES, *IMAGINED)
 GAME = (*PHENOMENON, *ENVIRONMENT, *CROSSED)
-APART = (GAME, FLAGS, NUMBERS, TRAINED, LADDER)  # all others share what is recorded
+APART = (GAME, SETTINGS, TRAINED, LADDER)  # all others share what is recorded
 Tell = Callable[[str], None]
 
 
@@ -73,7 +74,11 @@ def _asked_by_name(target: str, seed: int, budget: Budget, names: list[str], tel
     return _asked(subject_of(target, seed), budget, [CHECKS[name] for name in names], tell)
 
 
+RARELY = 100_000  # objects made between collections: tracing makes very many, and they stay
+
+
 def _begin() -> None:
+    gc.set_threshold(RARELY)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     keep_compiled_programs()
     prepare(1)

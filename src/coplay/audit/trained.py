@@ -44,6 +44,7 @@ class Trained(NamedTuple):
 
     job: Job  # with the line-up that its weights played in
     params: list[PyTree]  # of each seed
+    by_network: Algorithm | None = None  # the same players where they plan nothing; asked about plans only
 
 
 def trained(experiment: Experiment, folder: RunFolder, what: str) -> Trained:
@@ -52,7 +53,15 @@ def trained(experiment: Experiment, folder: RunFolder, what: str) -> Trained:
     loaded = load_params(built, folder, best=False)
     seeds = range(min(experiment.seeds, MOST_SEEDS))
     params = [jax.tree.map(lambda x, seed=seed: x[seed], loaded.params) for seed in seeds]
-    return Trained(job(built)._replace(stretches=[loaded.stretch]), params)
+    work = job(built)._replace(stretches=[loaded.stretch])
+    return Trained(work, params, _by_network(built.experiment, folder) if what == "plans" else None)
+
+
+def _by_network(experiment: Experiment, folder: RunFolder) -> Algorithm:
+    moves = {
+        f"{name}.acts": BY_NETWORK[name] for name in algorithms_in_play(experiment) if name in BY_NETWORK
+    }
+    return load_params(build(with_overrides(experiment, moves)), folder, best=False).stretch.algorithm
 
 
 def afresh(experiment: Experiment, what: str) -> Experiment:
@@ -78,10 +87,11 @@ def afresh(experiment: Experiment, what: str) -> Experiment:
 
 
 def games_of(run: Trained, key: Key, what: str) -> list[Trajectory]:
-    """A round of every seed: as it "plans" when it counts, or as it plays while it learns, and what it
-    thinks."""
+    """A round of every seed: as it "plans" when it counts, beside what its networks alone would do; or as it
+    plays while it learns, and what it thinks."""
     algorithm, start = run.job.stretches[0].algorithm, _new_games(run)
-    player = as_played(algorithm) if what == "plans" else thinking(algorithm)
+    by_network = run.by_network if what == "plans" else None
+    player = thinking(algorithm) if by_network is None else planning(algorithm, by_network)
     play = captured.quick(captured.collecting(run.job, player))
     keys = jax.random.split(key, len(run.params))
     return [
@@ -98,6 +108,17 @@ def thinking(algorithm: Algorithm) -> Algorithm:
         _, told = as_played(algorithm).act(params, memory, timestep, state, key)
         memory, decision = algorithm.act(params, memory, timestep, state, key)
         return memory, dataclasses.replace(decision, thoughts=told.thoughts)
+
+    return algorithm._replace(act=act)
+
+
+def planning(algorithm: Algorithm, by_network: Algorithm) -> Algorithm:
+    """The player as it is when it counts; what it does is planned, and its policy is that of its networks."""
+
+    def act(params: PyTree, memory: PyTree, timestep: TimeStep, state: PyTree, key: Key):
+        _, unplanned = as_played(by_network).act(params, memory, timestep, state, key)
+        memory, decision = as_played(algorithm).act(params, memory, timestep, state, key)
+        return memory, dataclasses.replace(decision, policy=unplanned.policy)
 
     return algorithm._replace(act=act)
 

@@ -10,9 +10,10 @@ import numpy as np
 import scipy.stats
 from jaxtyping import Bool, Float, Int
 
-from coplay.audit.by_seed import Shown, at_end, by_every_seed, judged, weighed
+from coplay.audit.by_seed import Shown, at_end, judged, weighed
 from coplay.audit.finding import Check, Outcome, not_run
 from coplay.audit.subject import Budget, Subject
+from coplay.audit.trained_subgoals import SUBGOALS
 from coplay.errors import BadInput
 from coplay.opponents.goal_policy import those_after
 from coplay.types import Key, Trajectory
@@ -92,6 +93,21 @@ class Skill(NamedTuple):
         return np.diag(self.confusion) / np.maximum(self.confusion.sum(axis=1), 1)
 
     @property
+    def precision(self) -> Float[np.ndarray, " action"]:
+        return np.diag(self.confusion) / np.maximum(self.confusion.sum(axis=0), 1)
+
+    @property
+    def f1(self) -> Float[np.ndarray, " action"]:
+        """2 precision recall / (precision + recall)."""
+        both = self.confusion.sum(axis=0) + self.confusion.sum(axis=1)
+        return 2 * np.diag(self.confusion) / np.maximum(both, 1)
+
+    @property
+    def macro_f1(self) -> float:
+        """The mean over actions that were taken."""
+        return float(self.f1[self.share > 0].mean())
+
+    @property
     def share(self) -> Float[np.ndarray, " action"]:
         """How often each action was taken."""
         return self.confusion.sum(axis=1) / self.confusion.sum()
@@ -108,14 +124,15 @@ def opponent_skill(subject: Subject, budget: Budget, key: Key) -> Outcome:
         return not_run(statistic, "there is hardly anything to foresee: co-players do what they often do")
     names = subject.env.action_names
     worst = int(np.argmin(np.where(seeds[0].share > 0, seeds[0].recall, np.inf)))
-    middle = {name: float(np.median([getattr(s, name) for s in seeds])) for name in ("top1", "top3")}
+    told = ("top1", "top3", "macro_f1")
+    middle = {name: float(np.median([getattr(seed, name) for seed in seeds])) for name in told}
     look = (
         f"what was learned from (opponent_rows); likeliest in {middle['top1']:.0%}, among three in "
-        f"{middle['top3']:.0%}; least recalled is {names[worst]} ({seeds[0].recall[worst]:.0%} of a share of "
-        f"{seeds[0].share[worst]:.0%})"
+        f"{middle['top3']:.0%}, mean F1 {middle['macro_f1']:.2f}; least recalled is {names[worst]} "
+        f"({seeds[0].recall[worst]:.0%} of a share of {seeds[0].share[worst]:.0%})"
     )
     skill = np.array([seed.skill for seed in seeds])
-    return judged(statistic, skill, 0.3, 0.6, look, drawing=_confusion_drawing(names, seeds))
+    return judged(statistic, skill, 0.3, 0.6, look, drawing=confusion_drawing(names, seeds))
 
 
 def skill_of(rows: Foretold) -> Skill:
@@ -151,14 +168,44 @@ def by_frequency(rows: Foretold) -> Float[np.ndarray, "row action"]:
     return guess / np.maximum(guess.sum(axis=1, keepdims=True), LEAST)
 
 
-def _confusion_drawing(names: tuple[str, ...], seeds: list[Skill]) -> dict[str, Any]:
-    return {
+def confusion_drawing(names: tuple[str, ...], seeds: list[Skill]) -> dict[str, Any]:
+    """Actions over all seeds, and the figures of each seed."""
+    together = seeds[0]._replace(confusion=np.sum([seed.confusion for seed in seeds], axis=0))
+    matrix = {
         "kind": "matrix",
         "title": "what co-players did, and what was thought likeliest",
         "rows": list(names),
         "columns": list(names),
-        "values": np.sum([seed.confusion for seed in seeds], axis=0).tolist(),
+        "values": together.confusion.tolist(),
     }
+    by_action = [together.share, together.precision, together.recall, together.f1]
+    actions = {
+        "kind": "table",
+        "title": "how well each action is told by being thought likeliest",
+        "rows": list(names),
+        "columns": ["share", "precision", "recall", "F1"],
+        "values": np.stack(by_action, axis=1).round(4).tolist(),
+    }
+    figures = [[getattr(seed, name) for name in FIGURES] for seed in seeds]
+    whole = {
+        "kind": "table",
+        "title": "how well co-players are foreseen; surprises in nats",
+        "rows": [f"seed {number}" for number in range(len(seeds))],
+        "columns": list(FIGURES.values()),
+        "values": np.array(figures).round(4).tolist(),
+    }
+    return {"kind": "several", "drawings": [matrix, actions, whole]}
+
+
+FIGURES = {
+    "top1": "top-1",
+    "top3": "top-3",
+    "macro_f1": "mean F1",
+    "skill": "skill",
+    "surprise": "surprise",
+    "best": "of their own policy",
+    "by_frequency": "by frequency",
+}
 
 
 # --- 6.2 better than can be? ---------------------------------------------------------------------
@@ -261,45 +308,6 @@ def staleness(subject: Subject, budget: Budget, key: Key) -> Outcome:
     )
 
 
-# --- 6.11 subgoals -------------------------------------------------------------------------------
-
-SPREAD, ACTIVE = 0.1, 0.01
-
-
-def subgoals_used(subject: Subject, budget: Budget, key: Key) -> Outcome:
-    """Do subgoals say anything, or have they collapsed?"""
-    statistic = "nats by which what is read of a co-player differs from what is supposed of everyone"
-    used = [_used(subject, games) for games in subject.trained_games()]
-    spread, active = (np.array(x, float) for x in zip(*used, strict=True))
-    is_bad = (spread < SPREAD) | (active < 2)
-    look = f"subgoal_weight: is it too large? {np.median(active):.3g} numbers of a subgoal vary"
-    return by_every_seed(statistic, spread, is_bad, spread < 2 * SPREAD, SPREAD, look, unit="nats")
-
-
-def _used(subject: Subject, games: Trajectory) -> tuple[float, float]:
-    notes = games.steps.decision.notes[subject.learner]
-    if not isinstance(notes, dict) or "reading" not in notes:
-        raise BadInput("nobody reads subgoals here")
-    subgoal = notes["reading"].subgoal
-    others = those_after(tuple(subject.seats.tolist()), subject.env.num_agents)
-    counts = np.asarray(games.steps.before.active)[:, :, others]
-    return spread_of(np.asarray(subgoal.mean), np.asarray(subgoal.log_std), counts)
-
-
-def spread_of(
-    mean: Float[np.ndarray, "time env seat other number"],
-    log_std: Float[np.ndarray, "time env seat other number"],
-    counts: Bool[np.ndarray, "time env seat other"],
-) -> tuple[float, float]:
-    """Divergence from a standard Gaussian, and how many numbers of a pair's subgoal vary."""
-    apart = 0.5 * (mean**2 + np.exp(2 * log_std) - 1.0 - 2 * log_std).sum(axis=-1)
-    varies = [
-        mean[:, :, seat, other][counts[:, :, seat, other]].var(axis=0) > ACTIVE
-        for seat, other in np.argwhere(counts.any(axis=(0, 1)))
-    ]
-    return float(apart[counts].mean()), float(np.median(np.sum(varies, axis=1)))
-
-
 OPPONENTS = (
     Check(
         "opponent_skill",
@@ -329,5 +337,5 @@ OPPONENTS = (
         ("opponent_skill", "too_good"),
     ),
     Check("staleness", "models", "Are models out of date when used?", "judgement", "opponents", staleness),
-    Check("subgoals_used", "models", "Do subgoals say anything?", "judgement", "opponents", subgoals_used),
+    *SUBGOALS,
 )

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.stats
 from jaxtyping import Bool, Float
 
-from coplay.audit.by_seed import Shown, by_every_seed, weighed
+from coplay.audit.by_seed import Shown, by_every_seed, by_third, weighed
 from coplay.audit.finding import Check, Outcome
 from coplay.audit.subject import Budget, Subject
 from coplay.audit.trained import Update
@@ -18,6 +18,8 @@ FEWEST = 100  # rows
 BINS, SHUFFLED, MOST = 24, 200, 4096
 # Of the spread of returns. Who plans earns more than its critic, which learned from who does not, expects.
 TOO_MUCH, TOO_LITTLE = 0.2, 0.5
+LEAST = 1e-9  # chance that anything is given
+GROWS = 0.1  # nats from the first third of training to the last
 
 
 def imagining(subject: Subject) -> list[Update]:
@@ -183,14 +185,21 @@ def search_targets(subject: Subject, budget: Budget, key: Key) -> Outcome:
     config = getattr(subject.experiment, subject.learner)
     if getattr(config, "acts", "") != "search":
         raise BadInput("nobody plans here")
-    found = [_off(subject, games, config.discount) for games in subject.trained_games("plans")]
-    off, error = (np.array(x) for x in zip(*found, strict=True))
+    games = subject.trained_games("plans")
+    off, error = (
+        np.array(x) for x in zip(*(_off(subject, one, config.discount) for one in games), strict=True)
+    )
     beyond = np.maximum(off - TOO_MUCH, -off - TOO_LITTLE)
+    apart = [_divergence(subject, one) for one in games]
+    thirds = by_third(subject, "search/loss")
+    is_growing = np.full(len(games), thirds is not None and grows(thirds))
     look = (
-        f"planning; models of co-players (opponent_skill), the critic at leaves; give or take {error[0]:.2g}"
+        f"planning; models of co-players (opponent_skill), the critic at leaves; give or take {error[0]:.2g};"
+        f" searches diverge from networks by {np.median(apart):.3g} nats" + _told_growth(thirds)
     )
     surely = beyond > 3.0 * error  # a few games tell little
-    return by_every_seed(statistic, off, surely, beyond > 0, TOO_MUCH, look)
+    drawing = _search_drawing(off, apart, thirds)
+    return by_every_seed(statistic, off, surely, (beyond > 0) | is_growing, TOO_MUCH, look, drawing=drawing)
 
 
 def _off(subject: Subject, games: Trajectory, discount: float) -> tuple[float, float]:
@@ -233,6 +242,64 @@ def off_by(
     by_game = np.where(counts, more - mean, 0.0).sum(axis=(0, 2))
     error = float(np.sqrt((by_game**2).sum()) / counts.sum())
     return mean / deviation, error / deviation
+
+
+def _divergence(subject: Subject, games: Trajectory) -> float:
+    visits = np.asarray(games.steps.decision.notes[subject.learner]["search/visits"])
+    policy = np.asarray(games.steps.decision.policy)[:, :, subject.seats]
+    return divergence(visits, policy, np.asarray(games.steps.before.active)[:, :, subject.seats])
+
+
+def divergence(
+    visits: Float[np.ndarray, "time env seat action"],
+    policy: Float[np.ndarray, "time env seat action"],
+    counts: Bool[np.ndarray, "time env seat"],
+) -> float:
+    """Mean of KL(search, network), in nats: sum_a p(a) log(p(a) / q(a)), p by how often a search visits."""
+    p = visits / np.maximum(visits.sum(axis=-1, keepdims=True), LEAST)
+    apart = p * (np.log(np.maximum(p, LEAST)) - np.log(np.maximum(policy, LEAST)))
+    return float(apart.sum(axis=-1)[counts].mean())
+
+
+def grows(thirds: Float[np.ndarray, "seed third"]) -> bool:
+    """In every seed from third to third, and by more than a margin in all."""
+    return bool((np.diff(thirds, axis=1) > 0).all() and (thirds[:, 2] - thirds[:, 0] > GROWS).all())
+
+
+def _told_growth(thirds: Float[np.ndarray, "seed third"] | None) -> str:
+    """Divergence itself is not logged while a run learns; their cross-entropy is, which is never below it."""
+    if thirds is None:
+        return " (of the last weights: whether it grows is not logged)"
+    first, middle, last = np.median(thirds, axis=0)
+    what = "grows" if grows(thirds) else "does not grow"
+    return f"; their cross-entropy {what} by thirds of training: {first:.3g}, {middle:.3g}, {last:.3g}"
+
+
+def _search_drawing(
+    off: Float[np.ndarray, " seed"], apart: list[float], thirds: Float[np.ndarray, "seed third"] | None
+) -> dict[str, Any]:
+    seeds = [f"seed {number}" for number in range(len(off))]
+    figures = {
+        "kind": "table",
+        "title": "what searches expect, and how far they are from networks",
+        "rows": seeds,
+        "columns": ["too much, in deviations", "KL of search from network, in nats"],
+        "values": np.stack([off, apart], axis=1).round(4).tolist(),
+    }
+    by_training = (
+        []
+        if thirds is None
+        else [
+            {
+                "kind": "table",
+                "title": "cross-entropy of searches and networks by thirds of training, in nats",
+                "rows": [f"seed {number}" for number in range(len(thirds))],
+                "columns": ["first", "middle", "last"],
+                "values": thirds.round(4).tolist(),
+            }
+        ]
+    )
+    return {"kind": "several", "drawings": [figures, *by_training]}
 
 
 SEARCHES = (

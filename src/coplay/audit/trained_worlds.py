@@ -19,10 +19,12 @@ from coplay.errors import BadInput
 from coplay.nets import world as worlds
 from coplay.nets.world import World
 from coplay.nets.world_fit import Moves, moves, said
+from coplay.offline.planes import channel_names, decibel, plane_errors
 from coplay.training.rollout import is_over
 from coplay.types import Board, Entities, Environment, Key, PyTree, Seated, Trajectory, stream
 
 NO_WORLD = "nobody learns a model of the game here"
+LEAST = 1e-9  # chance that anything is given
 FEWEST = 20  # changes of a kind of thing, or payments, before anything is said of it
 AHEAD = (1, 3, 5, 10)  # steps
 STARTS = 1024  # from which so many are foretold
@@ -116,7 +118,11 @@ def world_skill(subject: Subject, budget: Budget, key: Key) -> Outcome:
     worst = np.array([min(found[name] for name in known) for found in by_kind])
     told = ", ".join(f"{name} {value:.3f}" for name, value in middle.items())
     look = f"what the world model remembers (world_rows); by kind: {told}"
-    drawing = _boards_drawing(entities, seeds[0])
+    noises = [noise(learned_world(subject).world, seed) for seed in seeds]
+    ratios = {name: float(np.median([getattr(found, name) for found in noises])) for name in RATIOS}
+    look += "; PSNR " + ", ".join(f"{ratios[name]:.1f} dB {what}" for name, what in RATIOS.items())
+    drawings = [_boards_drawing(entities, seeds[0]), *_noise_drawings(noises)]
+    drawing = {"kind": "several", "drawings": drawings}
     return judged(statistic, worst, 0.2, 0.6, look, drawing=drawing, unit="skill")
 
 
@@ -144,6 +150,52 @@ def squared_error(
     """Of chances against what happened: 0 if that was certain, 2 if something else was."""
     happened = np.arange(chance.shape[-1]) == choice[..., None]
     return ((chance - happened) ** 2).sum(axis=-1)
+
+
+class Noise(NamedTuple):
+    """What is off on boards drawn as chances of every cell (`offline/planes.py`); ratios of signal to noise
+    (PSNR) in decibels."""
+
+    error: dict[str, float]  # squared, by channel: every player, every kind of thing
+    pooled: float  # of the error over all
+    by_channel: float  # mean of the channels' ratios
+    by_board: float  # mean of the boards' ratios
+
+
+RATIOS = {"pooled": "over all", "by_channel": "mean over channels", "by_board": "mean over boards"}
+
+
+def noise(world: World, seed: Foretold) -> Noise:
+    foreseen = worlds.Foreseen(*(jnp.log(jnp.maximum(x, LEAST)) for x in seed.chance))
+    told = captured.quick(lambda *given: plane_errors(world, *given))(foreseen, seed.moves)
+    error = {name: float(told[f"mse/{name}"]) for name in channel_names(world)}
+    by_channel = np.mean([_decibel(x) for x in error.values()])
+    return Noise(error, float(told["psnr/pooled"]), float(by_channel), float(told["psnr/mean"]))
+
+
+def _decibel(error: float) -> float:
+    return float(decibel(jnp.float32(error)))
+
+
+def _noise_drawings(noises: list[Noise]) -> list[dict[str, Any]]:
+    """By channel, the median of all seeds; and ratios by seed."""
+    channels = list(noises[0].error)
+    errors = [float(np.median([found.error[name] for found in noises])) for name in channels]
+    by_channel = {
+        "kind": "table",
+        "title": "chances of cells against where players and things then were",
+        "rows": channels,
+        "columns": ["squared error", "PSNR in dB"],
+        "values": [[float(f"{error:.4g}"), round(_decibel(error), 2)] for error in errors],
+    }
+    by_seed = {
+        "kind": "table",
+        "title": "PSNR in dB",
+        "rows": [f"seed {number}" for number in range(len(noises))],
+        "columns": list(RATIOS.values()),
+        "values": [[round(getattr(found, name), 2) for name in RATIOS] for found in noises],
+    }
+    return [by_channel, by_seed]
 
 
 def _boards_drawing(entities: Entities, seed: Foretold) -> dict[str, Any]:

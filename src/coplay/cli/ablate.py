@@ -7,7 +7,10 @@ from typing import Any
 
 from coplay import experiment as experiments
 from coplay import runs
-from coplay.audit.ladder import SYMPTOMS, Rung, as_numbers, climb, rungs
+from coplay.audit.climbing import climb
+from coplay.audit.ladder import as_numbers
+from coplay.audit.rungs import Rung, rungs
+from coplay.audit.symptoms import SYMPTOMS
 from coplay.cli.output import people, plain, print_json, print_table, result
 from coplay.cli.train import LiveLine, parse_overrides
 from coplay.errors import BadInput, nearest

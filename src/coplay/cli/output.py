@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from coplay.errors import BadInput, nearest
@@ -39,7 +40,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: st
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*[str(cell) for cell in row])
+        table.add_row(*[escape(str(cell)) for cell in row])  # lists in commands are no markup
     if result.is_terminal:
         result.print(table)
     else:  # a file or a pipe has no width to keep to

@@ -2,7 +2,7 @@
 
 ```text
 row [own observation | last action | last reward | active | seen | legal | identity | exploring]
-  -> encoder -> attention over fellows -> history -> mixed with earlier states
+  -> encoder (mlp, or cnn for a board) -> attention over fellows -> history -> mixed with earlier states
   -> joined by identity -> length 1 -> kept for some steps
 ```
 
@@ -20,11 +20,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from coplay.nets.mlp import MLP, Linear, orthogonal
+from coplay.nets.mlp import CNN, MLP, Linear, orthogonal
 from coplay.nets.recurrent import Cell
 from coplay.nets.window import Window, fused, memory_width, recent
 from coplay.types import Key, Memory
 
+SIGHTS = ("observation", "seen")  # parts of a row that begin with a board, where the game has one
 EACH_STEP, EACH_EPISODE = 1, 0  # how often a context is taken anew; any other number: every so many steps
 
 
@@ -52,6 +53,7 @@ class ContextShape:
     told: Told
     reads: tuple[str, ...] = ()  # parts of a row that are encoded; none: who one is says it all
     encoder: int = 64
+    planes: tuple[int, int, int] | None = None  # of the board that is read by convolutions; None: by none
     heads: int = 0  # of attention; 0: one's own row only
     history: str = "none"  # or gru, lstm, transformer
     history_width: int = 64
@@ -68,9 +70,14 @@ class ContextShape:
         """It depends on who one is and on nothing that happens."""
         return not self.reads
 
+    @property
+    def read_in_turn(self) -> tuple[str, ...]:
+        """Parts as they are encoded: with convolutions, what begins with the board comes first."""
+        return tuple(sorted(self.reads, key=lambda name: name not in SIGHTS)) if self.planes else self.reads
+
 
 class Context(eqx.Module):
-    encoder: MLP | None
+    encoder: MLP | CNN | None
     attention: "Attention | None"
     history: Cell | Window | None
     names: Float[Array, "identity embedding"] | None
@@ -78,10 +85,8 @@ class Context(eqx.Module):
 
     def __init__(self, key: Key, shape: ContextShape):
         encoder_key, attention_key, history_key, name_key = jax.random.split(key, 4)
-        width = shape.encoder
-        inputs = sum(getattr(shape.told, name) for name in shape.reads)
-        self.encoder = MLP(encoder_key, inputs, (), width, math.sqrt(2.0)) if shape.reads else None
-        self.attention = Attention(attention_key, width, shape.heads) if shape.heads else None
+        self.encoder = _encoder(encoder_key, shape) if shape.reads else None
+        self.attention = Attention(attention_key, shape.encoder, shape.heads) if shape.heads else None
         self.history = _history(history_key, shape)
         is_embedded = shape.identity == "embedding" and shape.told.identity
         self.names = orthogonal(name_key, shape.told.identity, shape.embedding, 1.0) if is_embedded else None
@@ -139,7 +144,8 @@ class Context(eqx.Module):
 
     def _seen(self, memory: Memory, parts: dict[str, Array], first: Bool[Array, "column time"]):
         assert self.encoder is not None
-        seen = jnp.tanh(self.encoder(jnp.concatenate([parts[name] for name in self.shape.reads], axis=-1)))
+        read = jnp.concatenate([parts[name] for name in self.shape.read_in_turn], axis=-1)
+        seen = jnp.tanh(self.encoder(read))
         if self.attention is not None:
             seen = self.attention(seen, parts["active"][..., 0] > 0)
         if self.history is None:
@@ -168,6 +174,13 @@ class Context(eqx.Module):
 
     def _who(self, identity: Float[Array, "*rows name"]) -> Float[Array, "*rows who"]:
         return identity if self.names is None else identity @ self.names
+
+
+def _encoder(key: Key, shape: ContextShape) -> MLP | CNN:
+    inputs = sum(getattr(shape.told, name) for name in shape.reads)
+    if shape.planes is None:
+        return MLP(key, inputs, (), shape.encoder, math.sqrt(2.0))
+    return CNN(key, inputs, (), shape.encoder, math.sqrt(2.0), shape.planes)
 
 
 def _history(key: Key, shape: ContextShape) -> Cell | Window | None:

@@ -119,9 +119,20 @@ class CNN(eqx.Module):
         size = math.prod(self.planes)
         board = x[..., :size].reshape(-1, *self.planes)
         for kernel, bias in zip(self.kernels, self.biases, strict=True):
-            board = jax.lax.conv_general_dilated(
-                board, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
-            )
-            board = jax.nn.relu(board + bias[None, None, None, :])
+            board = jax.nn.relu(convolved(board, kernel) + bias[None, None, None, :])
         seen = board.reshape(*x.shape[:-1], -1)
         return self.head(jnp.concatenate([seen, x[..., size:]], axis=-1))
+
+
+def convolved(
+    board: Float[Array, "row height width input"], kernel: Float[Array, "3 3 input output"]
+) -> Float[Array, "row height width output"]:
+    """A 3x3 convolution, zeros around the board, as one product with every cell's surroundings: within a loop
+    on a CPU, the compiler's own convolution takes ten to forty times as long."""
+    height, width = board.shape[1:3]
+    around = jnp.pad(board, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    cells = [
+        around[:, down : down + height, right : right + width] for down in range(3) for right in range(3)
+    ]
+    rows = jnp.concatenate(cells, axis=-1).reshape(-1, 9 * board.shape[-1])
+    return product(rows, kernel.reshape(-1, kernel.shape[-1])).reshape(*board.shape[:3], -1)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -22,7 +21,7 @@ from coplay.offline.pictures import loss_curves
 from coplay.offline.training import Training
 from coplay.settings import field_types, from_table, parse_text
 from coplay.training.part_folder import PartFolder, require_free
-from coplay.types import Key, PyTree, stream
+from coplay.types import Key, PyTree, stacked, stream
 
 
 class Kind(NamedTuple):
@@ -179,7 +178,7 @@ def settings_of(kind: str, options: dict[str, str]) -> tuple[Training, Any]:
 def _members(part: Part, seed: int) -> PyTree:
     key = stream(jax.random.key(seed), "members")
     each = [part.init(jax.random.fold_in(key, number)) for number in range(part.members)]
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
+    return stacked(each)
 
 
 def _row(epoch: training.Epoch, figures: dict[str, np.ndarray]) -> dict[str, float | int]:

@@ -24,8 +24,9 @@ from coplay.offline.dataset import About, Episodes
 from coplay.offline.figures import confusion_table, mean_over
 from coplay.offline.part import Part
 from coplay.offline.pictures import confusion, frames, shares
+from coplay.offline.planes import channel_names, plane_errors, planes, true_planes
 from coplay.opponents.balance import rarity_weights
-from coplay.types import Board, Environment, Key, PyTree, pytree, stream
+from coplay.types import Environment, Key, PyTree, pytree, stream
 
 RAREST = 30.0  # the most that a row with a rare reward counts
 AHEAD, STARTS = (1, 3, 5, 10), 4096  # steps foretold at a stretch, and from how many boards
@@ -115,7 +116,7 @@ def judged(env: Environment, world: World, weights: PyTree, recorded: Recorded, 
         "legal/drawn": jnp.mean(jax.vmap(world.entities.possible)(rows.state, boards["drawn"])),
         **_later(env, world, weights, recorded, stream(key, "later")),
         **_reward_figures(world, mixed, rows),
-        **_plane_errors(world, mixed, rows),
+        **plane_errors(world, mixed, rows),
     }
 
 
@@ -162,53 +163,6 @@ def _reward_figures(world: World, told: Foreseen, rows: Moves) -> dict[str, Arra
     }
 
 
-def planes(world: World, told: Foreseen, board: Board) -> Float[Array, "row channel cell"]:
-    """Where everybody and everything is foretold to be, as chances of every cell, unrounded."""
-    cells = world.entities.num_cells
-    target = board.players[..., None] + jnp.asarray(world.shift)[None, None]
-    chance = jnp.where(board.here[..., None], jnp.exp(told.step[..., :-1]), 0.0)
-    players = jnp.sum(jax.nn.one_hot(target, cells) * chance[..., None], axis=-2)
-    stays = jnp.where(board.there, jnp.exp(told.there[..., 1]), 0.0)
-    return _channels(world, players, jax.nn.one_hot(board.things, cells) * stays[..., None])
-
-
-def true_planes(world: World, board: Board) -> Float[Array, "row channel cell"]:
-    cells = world.entities.num_cells
-    players = jax.nn.one_hot(board.players, cells) * board.here[..., None]
-    return _channels(world, players, jax.nn.one_hot(board.things, cells) * board.there[..., None])
-
-
-def _channels(world: World, players: Float[Array, "row agent cell"], things: Float[Array, "row thing cell"]):
-    """One plane for each player, one for each kind of thing."""
-    kind_of = np.array(world.entities.kind_of)
-    kinds = [jnp.sum(things[:, kind_of == kind], axis=1) for kind in range(len(world.entities.kinds))]
-    return jnp.concatenate([players, jnp.stack(kinds, axis=1)], axis=1)
-
-
-def _channel_names(world: World) -> list[str]:
-    return [f"player {seat}" for seat in range(world.num_agents)] + list(world.entities.kinds)
-
-
-def _plane_errors(world: World, told: Foreseen, rows: Moves) -> dict[str, Array]:
-    """Squared error of the chances of every cell, by channel and over all, beside "nothing changes"."""
-    true = true_planes(world, rows.after)
-    error, nothing = (
-        (guess - true) ** 2 for guess in (planes(world, told, rows.before), true_planes(world, rows.before))
-    )
-    by_channel, mean = jnp.mean(error, axis=(0, 2)), jnp.mean(error)
-    return {
-        **{f"mse/{name}": by_channel[place] for place, name in enumerate(_channel_names(world))},
-        "mse": mean,
-        "psnr/pooled": _decibel(mean),
-        "psnr/mean": jnp.mean(_decibel(jnp.mean(error, axis=(1, 2)))),
-        "skill": 1 - mean / jnp.mean(nothing),
-    }
-
-
-def _decibel(error: Float[Array, "*row"]) -> Float[Array, "*row"]:
-    return -10 * jnp.log10(jnp.maximum(error, 1e-12))
-
-
 # --- pictures ------------------------------------------------------------------------------------
 
 EXAMPLES = 4  # moves shown as frames
@@ -232,5 +186,5 @@ def drawn_pictures(world: World, weights: PyTree, rows: Moves) -> dict[str, Any]
     return {
         "rewards": shares(np.asarray(counts).sum(axis=1), names, "rewards, held-out moves"),
         "reward_confusion": confusion(np.asarray(counts), names, "reward, held-out moves"),
-        "frames": frames(boards[0], boards[1], _channel_names(world)),
+        "frames": frames(boards[0], boards[1], channel_names(world)),
     }

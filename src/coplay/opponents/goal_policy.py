@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from coplay.nets.mlp import MLP
-from coplay.types import Environment, Goals, Key, PyTree, TimeStep, pytree
+from coplay.types import Environment, Goals, Key, PyTree, TimeStep, pytree, stacked
 
 NEVER = -1e9  # logit of an illegal action
 
@@ -46,7 +46,7 @@ def models_of(env: Environment, seats: tuple[int, ...], hidden: tuple[int, ...],
     def init(key: Key) -> PyTree:
         keys = jax.random.split(key, env.num_agents - 1)
         each = [eqx.filter(MLP(k, inputs, hidden, env.num_actions, 0.01), eqx.is_array) for k in keys]
-        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
+        return stacked(each)
 
     network = eqx.partition(MLP(jax.random.key(0), inputs, hidden, env.num_actions, 0.01), eqx.is_array)[1]
     others = those_after(seats, env.num_agents)

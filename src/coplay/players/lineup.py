@@ -44,10 +44,9 @@ class Member(NamedTuple):
 def seated(members: list[Member], lineup: tuple[str, ...]) -> Algorithm:
     """The line-up as one Algorithm. `lineup[i]` names the member in seat i; the others wait."""
     playing = [_playing(member, lineup) for member in members if member.name in lineup]
+    whole = {member.name: _whole(member, playing) for member in members}
     return Algorithm(
-        init=lambda key: {
-            member.name: member.build(member.seats).init(stream(key, member.name)) for member in members
-        },
+        init=lambda key: {name: player.init(stream(key, name)) for name, player in whole.items()},
         remember=lambda num_envs: {part.name: part.algorithm.remember(num_envs) for part in playing},
         act=lambda *arguments: _act(playing, *arguments),
         play=lambda *arguments: _act([_at_its_best(part) for part in playing], *arguments),
@@ -55,9 +54,9 @@ def seated(members: list[Member], lineup: tuple[str, ...]) -> Algorithm:
             part.name: part.algorithm.watch(part.rows(params[part.name]), memory[part.name], transition)
             for part in playing
         },
-        learn=_learn(members, playing, len(lineup)),
+        learn=_learn(whole, playing, len(lineup)),
         told=lambda memory, goals: {part.name: _told(part, memory[part.name], goals) for part in playing},
-        begin=lambda params: {m.name: begun(m.build(m.seats), params[m.name]) for m in members},
+        begin=lambda params: {name: begun(player, params[name]) for name, player in whole.items()},
         reads_states=any(part.algorithm.reads_states for part in playing),
         needs=max((part.algorithm.needs for part in playing), key=NEEDS.index, default=NEEDS[0]),
         reaches=tuple(
@@ -95,6 +94,12 @@ def _playing(member: Member, lineup: tuple[str, ...]) -> Playing:
         rows=lambda tree: _map_seated(lambda old: _take(old, index), tree),
         put_back=lambda old, new: _map_seated(lambda o, n: _put(o, n, index), old, new),
     )
+
+
+def _whole(member: Member, playing: list[Playing]) -> Algorithm:
+    """The player for every seat it will ever hold, made now: no network is made while a program is traced."""
+    at_table = [part.algorithm for part in playing if (part.name, part.seats) == (member.name, member.seats)]
+    return at_table[0] if at_table else member.build(member.seats)
 
 
 def _map_seated(function, *trees):
@@ -175,9 +180,9 @@ def seen_by(trajectory: Trajectory, name: str) -> Trajectory:
     )
 
 
-def _learn(members: list[Member], playing: list[Playing], num_agents: int) -> Stage:
+def _learn(whole: dict[str, Algorithm], playing: list[Playing], num_agents: int) -> Stage:
     def init(params):
-        return {member.name: member.build(member.seats).learn.init(params[member.name]) for member in members}
+        return {name: player.learn.init(params[name]) for name, player in whole.items()}
 
     def update(params, learner, trajectory: Trajectory, key: Key):
         params, learner = dict(params), dict(learner)

@@ -1,5 +1,6 @@
 """An arm on a task, as an experiment: the task's settings, then the arm's own, then its learning rate."""
 
+import json
 from typing import Any
 
 from coplay import experiment as experiments
@@ -41,7 +42,7 @@ def command_of(study: Study, task: str, arm: str, rate: float, budget: Budget) -
 
 def _as_text(value: Any) -> str:
     if isinstance(value, (list, tuple)):
-        return "'[" + ",".join(map(str, value)) + "]'"
+        return f"'{json.dumps(value, separators=(',', ':'))}'"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

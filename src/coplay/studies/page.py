@@ -73,22 +73,25 @@ def sentence(study: Study, found: Findings, claim: Claim) -> str:
     head = f"**{claim.task}, {claim.arm}** ({study.arms[claim.arm].says}; {arm.label}):"
     p = f"p = {claim.p:.3g} after Holm over {len(found.claims)} questions, {arm.seeds} seeds"
     if claim.may_be_made:
-        return f"{head} {_better(claim)}; {p}.{_drift_saved(study, claim)}{_context(claim)}"
+        return f"{head} {_better(study, claim)}; {p}.{_drift_saved(study, claim)}{_context(claim)}"
     return f"{head} no claim. {_why_not(claim)}; {p}.{_context(claim)}"
 
 
-def _better(claim: Claim) -> str:
+def _better(study: Study, claim: Claim) -> str:
     first, least = claim.baseline, claim.hardest
+    better = f"at equal joint drift it earns {_difference(first)} more than {first.against}"
+    if not study.in_role("rival"):
+        return better
     return (
-        f"at equal joint drift it earns {_difference(first)} more than {first.against}, and more than every "
-        f"null and capacity control (least over {least.against}: {_difference(least)})"
+        f"{better}, and more than every null and capacity control "
+        f"(least over {least.against}: {_difference(least)})"
     )
 
 
 def _why_not(claim: Claim) -> str:
     against = claim.hardest
     if against.coincide:
-        return f"Its curve is {against.against}'s to the bit: the generator is not wired in"
+        return f"Its curve is {against.against}'s to the bit: what makes it another arm is not wired in"
     if claim.unrun:
         return f"What it has to beat was not all run: {', '.join(claim.unrun)}"
     if against.difference <= 0:

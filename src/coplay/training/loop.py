@@ -28,7 +28,7 @@ from coplay.training.programs import (
 from coplay.training.records import joined, metric_rows, score_rows
 from coplay.training.rollout import start_playing
 from coplay.training.run_folder import RunFolder
-from coplay.types import Key, Metrics, TrainState, begun, stream
+from coplay.types import Key, Metrics, TrainState, begun, stacked, stream
 
 
 class Progress(NamedTuple):
@@ -183,7 +183,7 @@ def start(job: Job, stretch: Stretch, begins: bool = True) -> TrainState:
     """The state before the first update, [seed, ...], each seed initialised by itself; if training `begins`,
     parts learned elsewhere are put in."""
     states = [_start_seed(job, stretch, job.seed + index, begins) for index in range(job.seeds)]
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+    return stacked(states)
 
 
 def _start_seed(job: Job, stretch: Stretch, seed: int, begins: bool = True) -> TrainState:
@@ -192,7 +192,7 @@ def _start_seed(job: Job, stretch: Stretch, seed: int, begins: bool = True) -> T
     params = begun(stretch.algorithm, params) if begins else params
     return TrainState(
         params=params,
-        learner=stretch.algorithm.learn.init(params),
+        learner=jax.jit(stretch.algorithm.learn.init)(params),  # one program, not one for every tensor
         actor=_new_games(job, stretch, stream(key, "games")),
         key=stream(key, "training"),
         updates=jnp.int32(0),
@@ -210,7 +210,7 @@ def seat(job: Job, stretch: Stretch, state: TrainState | None, updates: int) -> 
     elif updates == stretch.first_update and updates > 0:
         keys = [stream(jax.random.key(job.seed + i), f"games {updates}") for i in range(job.seeds)]
         actors = [_new_games(job, stretch, key) for key in keys]
-        state = dataclasses.replace(state, actor=jax.tree.map(lambda *x: jnp.stack(x), *actors))
+        state = dataclasses.replace(state, actor=stacked(actors))
     return placed(job, state)
 
 

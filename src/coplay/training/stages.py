@@ -7,6 +7,7 @@ minibatches. The gradient of a minibatch is summed over chunks of a few hundred 
 so that activations stay in the cache; that is worth a third of the time on a CPU.
 """
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -130,6 +131,7 @@ def _largest_divisor(number: int, most: int) -> int:
 def _summed_gradient(loss, count, weights, chunks, first, number):
     """Gradient and figures of `number` chunks from `first` on, averaged over counted rows on all devices."""
 
+    @functools.partial(jax.jit, inline=True)  # traced once, though asked for its shapes before it is summed
     def one_chunk(index):
         chunk = jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, index, keepdims=False), chunks)
         (_, figures), gradient = jax.value_and_grad(loss, has_aux=True)(weights, chunk)
