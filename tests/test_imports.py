@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "studies": LEAVES | {"evaluation", "experiment", "plan", "runs", "training"},
     "audit": LEAVES
     | {"algorithms", "envs", "evaluation", "experiment", "nets", "offline", "opponents", "planning", "runs"}
-    | {"training"},
+    | {"players", "training"},
     "offline": LEAVES | {"envs", "evaluation", "experiment", "nets", "opponents", "players", "training"},
     "bench": LEAVES | {"envs", "algorithms", "experiment", "planning", "players", "training"},
 }

@@ -11,12 +11,22 @@ import pyarrow as pa
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from coplay.audit import trained_models, trained_subgoals, trained_values, trained_worlds
+from coplay.audit import (
+    foretold as foretelling,
+)
+from coplay.audit import (
+    trained_company,
+    trained_models,
+    trained_subgoals,
+    trained_values,
+    trained_worlds,
+)
 from coplay.audit.by_seed import Shown, by_third, judged, weighed
 from coplay.audit.finding import Check, Seen, findings
+from coplay.audit.foretold import Foretold
 from coplay.audit.models import MODELS
 from coplay.audit.subject import Budget, Subject
-from coplay.audit.trained_models import OPPONENTS, Foretold
+from coplay.audit.trained_models import OPPONENTS
 from coplay.audit.trained_subgoals import Labelled, Told
 from coplay.audit.trained_values import IMAGINED, SEARCHES, Sources
 from coplay.audit.trained_worlds import AHEAD, WORLDS, Chances
@@ -83,15 +93,15 @@ def test_skill_lies_between_how_often_they_do_what_and_their_own_policy():
     # A model that gives what was done 0.8 is surprised by ln 1.25: (ln 2 - ln 1.25) / ln 2 = 0.678.
     action = np.arange(400) % 2
     own = np.eye(2)[action]
-    found = trained_models.skill_of(foretold(0.6 * own + 0.2, own, action))
+    found = foretelling.skill_of(foretold(0.6 * own + 0.2, own, action))
     assert_allclose(found.skill, 1.0 - np.log(1.25) / np.log(2.0), rtol=1e-6)
     assert_allclose(found.by_frequency, np.log(2.0))
     assert found.top1 == found.top3 == 1.0
     assert_array_equal(found.confusion, [[200, 0], [0, 200]])
     assert_allclose(found.recall, 1.0)
-    guess = trained_models.skill_of(foretold([0.5, 0.5], own, action))
+    guess = foretelling.skill_of(foretold([0.5, 0.5], own, action))
     assert_allclose(guess.skill, 0.0, atol=1e-6)
-    upside_down = trained_models.skill_of(foretold(0.8 - 0.6 * own, own, action))
+    upside_down = foretelling.skill_of(foretold(0.8 - 0.6 * own, own, action))
     assert upside_down.skill < 0 and upside_down.top1 == 0.0
     assert_allclose(upside_down.share, 0.5)
 
@@ -102,7 +112,7 @@ def test_precision_recall_and_f1_of_actions_by_hand():
     action = np.array([0] * 300 + [1] * 100)
     likeliest = np.array([0] * 350 + [1] * 50)
     rows = foretold(0.9 * np.eye(4)[likeliest] + 0.025, np.eye(4)[action], action)
-    found = trained_models.skill_of(rows)
+    found = foretelling.skill_of(rows)
     assert_allclose(found.precision, [300 / 350, 1, 0, 0])
     assert_allclose(found.recall, [1, 0.5, 0, 0])
     assert_allclose(found.f1, [600 / 650, 2 / 3, 0, 0])
@@ -113,7 +123,7 @@ def test_precision_recall_and_f1_of_actions_by_hand():
 def test_every_figure_of_actions_and_seeds_is_drawn():
     action = np.arange(400) % 2
     knows, guesses = (foretold(x, np.eye(2)[action], action) for x in (np.eye(2)[action], [0.6, 0.4]))
-    seeds = [trained_models.skill_of(rows) for rows in (knows, guesses)]
+    seeds = [foretelling.skill_of(rows) for rows in (knows, guesses)]
     drawing = trained_models.confusion_drawing(("stay", "left"), seeds)
     _, actions, whole = drawing["drawings"]
     # Together: 400 stays, all called so, with 200 lefts that are not; precision 400 / 600, recall 200 / 400.
@@ -125,7 +135,7 @@ def test_every_figure_of_actions_and_seeds_is_drawn():
 def test_how_often_an_action_is_taken_is_asked_among_what_is_legal():
     rows = foretold([1 / 3] * 3, [1 / 3] * 3, [0, 0, 1, 2])
     legal = np.array([[True, True, True], [True, False, True], [True, True, False], [False, False, True]])
-    guess = trained_models.by_frequency(rows._replace(legal=legal))
+    guess = foretelling.by_frequency(rows._replace(legal=legal))
     assert_allclose(guess, [[0.5, 0.25, 0.25], [2 / 3, 0, 1 / 3], [2 / 3, 1 / 3, 0], [0, 0, 1]])
 
 
@@ -239,8 +249,8 @@ def test_points_of_a_map_lie_along_the_two_directions_of_most_spread():
 def test_models_that_age_by_more_than_half_a_nat_fail(monkeypatch):
     def told(nats):
         ends = {"drift/model_staleness": np.full((2, 4), nats), "drift/world_staleness": None}
-        monkeypatch.setattr(trained_models, "at_end", lambda subject, name: ends[name])
-        return trained_models.staleness(Subject(stag_hunt(), "a run"), Budget(), jax.random.key(0)).verdict
+        monkeypatch.setattr(trained_company, "at_end", lambda subject, name: ends[name])
+        return trained_company.staleness(Subject(stag_hunt(), "a run"), Budget(), jax.random.key(0)).verdict
 
     assert [told(x) for x in (0.02, 0.3, 0.7)] == ["pass", "warn", "fail"]
 
@@ -502,6 +512,31 @@ def test_subgoals_that_are_the_same_of_everyone_fail_and_a_game_without_goals_is
     aimless = dataclasses.replace(clean.env, goals=dataclasses.replace(clean.env.goals, shown=None))
     found = finding_of(dataclasses.replace(clean, env=aimless), "subgoal_probe")
     assert found.verdict == "not_run" and "what players are after" in found.next
+
+
+def test_models_that_foresee_scripts_and_not_their_own_company_fail():
+    clean = a_run()
+    (home,), (abroad,) = clean.trained_games(), clean.trained_games("meets")
+    lineup = clean.trained("meets").job.stretches[0].lineup
+    assert lineup[0] == clean.learner and clean.learner not in lineup[1:]
+    even = expecting(home, jnp.full_like(home.steps.decision.thoughts.prediction, 1 / 5))
+    policy = abroad.steps.decision.policy  # what each will do, of the others in the order of seats
+    knows = expecting(abroad, policy[:, :, (np.arange(4)[:, None] + np.arange(1, 4)) % 4])
+    kept = {"trained games plays": [even], "trained games meets": [knows]}
+    found = finding_of(dataclasses.replace(clean, kept=clean.kept | kept), "company")
+    assert found.verdict == "fail" and found.figure is not None and found.figure >= 1.0, found.next
+    assert "nearest_stag" in found.next
+    kept = {"trained games plays": [home], "trained games meets": [knows]}
+    found = finding_of(dataclasses.replace(clean, kept=clean.kept | kept), "company")
+    assert found.verdict == "pass", found.next
+
+
+def expecting(games, prediction):
+    """The same games, in which this was expected of everybody."""
+    decision = games.steps.decision
+    thoughts = dataclasses.replace(decision.thoughts, prediction=prediction)
+    decision = dataclasses.replace(decision, thoughts=thoughts)
+    return dataclasses.replace(games, steps=dataclasses.replace(games.steps, decision=decision))
 
 
 def test_what_is_imagined_is_imagined_by_the_weights_that_were_saved():

@@ -12,14 +12,27 @@ from typing import Any, NamedTuple
 import jax
 
 from coplay.audit import captured
-from coplay.experiment import Experiment, algorithms_in_play, build, job, load_params, with_overrides
+from coplay.errors import BadInput
+from coplay.experiment import (
+    Built,
+    Experiment,
+    algorithms_in_play,
+    build,
+    job,
+    known_player,
+    load_params,
+    with_overrides,
+)
+from coplay.players.catalogue import EVERYWHERE, plain_players
+from coplay.players.lineup import Member, seated
 from coplay.taps import heard
-from coplay.training.job import Job
+from coplay.training.job import Job, Stretch
 from coplay.training.rollout import start_playing
 from coplay.training.run_folder import RunFolder
 from coplay.types import Algorithm, Key, PyTree, TimeStep, Trajectory, as_played, stream
 
-SIZES = {"plays": (64, 80), "plans": (16, 40), "learns": (64, 20)}  # games and steps, by what is asked about
+# Games and steps, by what is asked about.
+SIZES = {"plays": (64, 80), "meets": (64, 80), "plans": (16, 40), "learns": (64, 20)}
 WARM_UP = 3  # rounds before the one that is learned from: by then games are at different moments
 MOST_SEEDS = 3
 STILL = 1e-12  # a rate
@@ -48,13 +61,38 @@ class Trained(NamedTuple):
 
 
 def trained(experiment: Experiment, folder: RunFolder, what: str) -> Trained:
-    """The last checkpoint, in games of a size for what is asked: what it "plays", "plans" or "learns"."""
+    """The last checkpoint, in games of a size for what is asked: what it "plays", whom it "meets", what it
+    "plans" or "learns"."""
     built = build(afresh(experiment, what))
     loaded = load_params(built, folder, best=False)
     seeds = range(min(experiment.seeds, MOST_SEEDS))
     params = [jax.tree.map(lambda x, seed=seed: x[seed], loaded.params) for seed in seeds]
-    work = job(built)._replace(stretches=[loaded.stretch])
+    stretch = loaded.stretch
+    if what == "meets":
+        stretch, scripts = _among_scripts(built, stretch)
+        params = [own | scripts for own in params]
+    work = job(built)._replace(stretches=[stretch])
     return Trained(work, params, _by_network(built.experiment, folder) if what == "plans" else None)
+
+
+def _among_scripts(built: Built, stretch: Stretch) -> tuple[Stretch, PyTree]:
+    """The learner in the first of its seats, the game's scripted players in all others; and their weights."""
+    names = [name for name in plain_players(built.env) if name not in EVERYWHERE]
+    if not names:
+        raise BadInput(f"{built.env.name} has no scripted players")
+    seat = next(
+        seat for seat, name in enumerate(stretch.lineup) if name in algorithms_in_play(built.experiment)
+    )
+    others = [place for place in range(built.env.num_agents) if place != seat]
+    sitting = {place: names[number % len(names)] for number, place in enumerate(others)}
+    lineup = tuple(sitting.get(place, stretch.lineup[seat]) for place in range(built.env.num_agents))
+    scripts = [
+        Member(name, known_player(built.env, name), tuple(p for p in others if sitting[p] == name))
+        for name in dict.fromkeys(sitting.values())
+    ]
+    learners = [member for member in built.members if member.name == stretch.lineup[seat]]
+    params = {member.name: member.build(member.seats).init(jax.random.key(0)) for member in scripts}
+    return stretch._replace(lineup=lineup, algorithm=seated([*learners, *scripts], lineup)), params
 
 
 def _by_network(experiment: Experiment, folder: RunFolder) -> Algorithm:

@@ -4,113 +4,25 @@ What every player expected of every other stands beside what that one did and ho
 policy is known, so that the best anyone could foresee is, too.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.stats
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 
-from coplay.audit.by_seed import Shown, at_end, judged, weighed
+from coplay.audit.by_seed import Shown, judged, weighed
 from coplay.audit.finding import Check, Outcome, not_run
+from coplay.audit.foretold import FEWEST, NOTHING, Foretold, Skill, foretold_of, skill_of, surprise_at
 from coplay.audit.subject import Budget, Subject
+from coplay.audit.trained_company import COMPANY
 from coplay.audit.trained_subgoals import SUBGOALS
 from coplay.errors import BadInput
-from coplay.opponents.goal_policy import those_after
-from coplay.types import Key, Trajectory
+from coplay.types import Key
 
-LEAST = 1e-9  # chance that anything is given
-HARDLY = 0.05  # nats between guessing and knowing, below which there is nothing to foresee
-FEWEST = 200  # rows
 BINS, REDRAWN = 15, 300
 
 
-class Foretold(NamedTuple):
-    """What co-players did, beside what was expected of them, one row for each who expected something."""
-
-    expected: Float[np.ndarray, "row action"]
-    own: Float[np.ndarray, "row action"]  # the co-player's policy
-    legal: Bool[np.ndarray, "row action"]
-    action: Int[np.ndarray, " row"]
-    player: Int[np.ndarray, " row"]  # who did it
-    game: Int[np.ndarray, " row"]
-    move: Int[np.ndarray, " row"]  # the same number for all who expected it
-
-
-def foretold_of(subject: Subject) -> list[Foretold]:
-    """Of every seed, over co-players that models learn from."""
-    seeds = [_foretold(games, _teaches(subject, games)) for games in subject.trained_games()]
-    if min(len(rows.action) for rows in seeds) < FEWEST:
-        raise BadInput("hardly anything was foretold of anybody")
-    return seeds
-
-
-def _teaches(subject: Subject, games: Trajectory) -> Bool[np.ndarray, "time env agent"]:
-    """Who is in the game; of HOP's own seats, only those under orders (`model_rows`)."""
-    teaches = np.array(games.steps.before.active)
-    config, seats = getattr(subject.experiment, subject.learner), subject.seats
-    is_hop = getattr(config, "model_rows", "") == "orders" and config.models == "goals"
-    if is_hop and config.ordered_games > 0 and len(seats) > 1:
-        teaches[..., seats] &= np.asarray(games.steps.decision.notes[subject.learner]["order"]) >= 0
-    return teaches
-
-
-def _foretold(games: Trajectory, teaches: Bool[np.ndarray, "time env agent"]) -> Foretold:
-    steps = games.steps
-    if isinstance(steps.decision.thoughts.prediction, tuple):
-        raise BadInput("nobody foretells what co-players do here")
-    expected = np.asarray(steps.decision.thoughts.prediction)  # [time, env, agent, other, action]
-    time, envs, agents = expected.shape[:3]
-    others = those_after(tuple(range(agents)), agents)
-    active = np.asarray(steps.before.active)
-    counts = teaches[:, :, others] & active[..., None] & np.isfinite(expected).all(axis=-1)
-    move = np.arange(time * envs * agents).reshape(time, envs, agents)
-    game = np.broadcast_to(np.arange(envs)[None, :, None], move.shape)
-    player = np.broadcast_to(np.arange(agents)[None, None], move.shape)
-
-    def rows(x: Any) -> np.ndarray:
-        return np.asarray(x)[:, :, others][counts]
-
-    own, legal, action = steps.decision.policy, steps.before.legal, steps.decision.action
-    return Foretold(expected[counts], rows(own), rows(legal), *map(rows, (action, player, game, move)))
-
-
 # --- 6.1 are co-players foreseen? ----------------------------------------------------------------
-
-
-class Skill(NamedTuple):
-    """How well co-players were foreseen; surprises in nats."""
-
-    skill: float  # from the guess by how often each action is taken (0) to their own policy (1)
-    surprise: float
-    best: float
-    by_frequency: float
-    top1: float
-    top3: float
-    confusion: Int[np.ndarray, "action likeliest"]
-
-    @property
-    def recall(self) -> Float[np.ndarray, " action"]:
-        return np.diag(self.confusion) / np.maximum(self.confusion.sum(axis=1), 1)
-
-    @property
-    def precision(self) -> Float[np.ndarray, " action"]:
-        return np.diag(self.confusion) / np.maximum(self.confusion.sum(axis=0), 1)
-
-    @property
-    def f1(self) -> Float[np.ndarray, " action"]:
-        """2 precision recall / (precision + recall)."""
-        both = self.confusion.sum(axis=0) + self.confusion.sum(axis=1)
-        return 2 * np.diag(self.confusion) / np.maximum(both, 1)
-
-    @property
-    def macro_f1(self) -> float:
-        """The mean over actions that were taken."""
-        return float(self.f1[self.share > 0].mean())
-
-    @property
-    def share(self) -> Float[np.ndarray, " action"]:
-        """How often each action was taken."""
-        return self.confusion.sum(axis=1) / self.confusion.sum()
 
 
 def opponent_skill(subject: Subject, budget: Budget, key: Key) -> Outcome:
@@ -120,8 +32,8 @@ def opponent_skill(subject: Subject, budget: Budget, key: Key) -> Outcome:
         "policy (1)"
     )
     seeds = [skill_of(rows) for rows in foretold_of(subject)]
-    if all(seed.by_frequency - seed.best < HARDLY for seed in seeds):
-        return not_run(statistic, "there is hardly anything to foresee: co-players do what they often do")
+    if not any(seed.is_foreseeable for seed in seeds):
+        return not_run(statistic, NOTHING)
     names = subject.env.action_names
     worst = int(np.argmin(np.where(seeds[0].share > 0, seeds[0].recall, np.inf)))
     told = ("top1", "top3", "macro_f1")
@@ -133,39 +45,6 @@ def opponent_skill(subject: Subject, budget: Budget, key: Key) -> Outcome:
     )
     skill = np.array([seed.skill for seed in seeds])
     return judged(statistic, skill, 0.3, 0.6, look, drawing=confusion_drawing(names, seeds))
-
-
-def skill_of(rows: Foretold) -> Skill:
-    surprise, best = surprise_at(rows.expected, rows.action), surprise_at(rows.own, rows.action)
-    frequency = surprise_at(by_frequency(rows), rows.action).mean()
-    span = max(float(frequency - best.mean()), HARDLY)
-    chance = np.take_along_axis(rows.expected, rows.action[:, None], axis=1)
-    likelier = (rows.expected > chance).sum(axis=1)
-    confusion = np.zeros((rows.expected.shape[1],) * 2, int)
-    np.add.at(confusion, (rows.action, rows.expected.argmax(axis=1)), 1)
-    return Skill(
-        skill=float(frequency - surprise.mean()) / span,
-        surprise=float(surprise.mean()),
-        best=float(best.mean()),
-        by_frequency=float(frequency),
-        top1=float((likelier == 0).mean()),
-        top3=float((likelier < 3).mean()),
-        confusion=confusion,
-    )
-
-
-def surprise_at(
-    chance: Float[np.ndarray, "row action"], action: Int[np.ndarray, " row"]
-) -> Float[np.ndarray, " row"]:
-    return -np.log(np.maximum(np.take_along_axis(chance, action[:, None], axis=1)[:, 0], LEAST))
-
-
-def by_frequency(rows: Foretold) -> Float[np.ndarray, "row action"]:
-    """How often each player takes each action, among those that are legal."""
-    taken = np.zeros((rows.player.max() + 1, rows.legal.shape[1]))
-    np.add.at(taken, (rows.player, rows.action), 1.0)
-    guess = np.where(rows.legal, taken[rows.player], 0.0)
-    return guess / np.maximum(guess.sum(axis=1, keepdims=True), LEAST)
 
 
 def confusion_drawing(names: tuple[str, ...], seeds: list[Skill]) -> dict[str, Any]:
@@ -291,23 +170,6 @@ def _calibration_drawing(seeds: list[Foretold]) -> dict[str, Any]:
     return {"kind": "lines", "title": title, "x_name": "confidence", "y_name": "right", "lines": lines}
 
 
-# --- 6.4 stale? ----------------------------------------------------------------------------------
-
-AGES = ("drift/model_staleness", "drift/world_staleness")
-
-
-def staleness(subject: Subject, budget: Budget, key: Key) -> Outcome:
-    """Are models still right when they are used, one round after they have learned?"""
-    statistic = "nats by which a round surprises models more than the one they learned from"
-    ends = [end for end in (at_end(subject, name) for name in AGES) if end is not None]
-    if not ends:
-        return not_run(statistic, "the run tells nothing of how its models age")
-    worst = np.max([np.nanmean(end, axis=1) for end in ends], axis=0)
-    return judged(
-        statistic, worst, 0.5, 0.1, "rates of models and of policies, model_epochs", least=False, unit="nats"
-    )
-
-
 OPPONENTS = (
     Check(
         "opponent_skill",
@@ -336,6 +198,6 @@ OPPONENTS = (
         calibration,
         ("opponent_skill", "too_good"),
     ),
-    Check("staleness", "models", "Are models out of date when used?", "judgement", "opponents", staleness),
+    *COMPANY,
     *SUBGOALS,
 )
