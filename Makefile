@@ -1,13 +1,14 @@
 # Two commands on a bare machine with Python 3.11+ and make:
 #   make quickstart    install, train on the small stag hunt, score it, name the report
-#   make test          install with dev extras, run all tests (make lint: style and types)
+#   make test          install with dev extras, run the tests (make lint: style and types)
+#   make test-whole    the same, with every member of the families of which a commit tries a sample
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export COPLAY_CACHE ?= $(CURDIR)/.cache
 
-.PHONY: quickstart test lint fast docs mutants clean
+.PHONY: quickstart test test-whole lint fast docs mutants clean
 
 quickstart: $(VENV)/installed
 	@echo "training four independent PPO learners on the 4x4 stag hunt (ceiling 3.00, four scripts 2.83)"
@@ -21,10 +22,13 @@ COMPILE_FAST := --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup
 
 test: fast
-	$(PYTEST) -m "optimised and not mutants"
+	$(PYTEST) -m optimised
+
+test-whole:
+	$(MAKE) test SAMPLE=--whole
 
 fast: $(VENV)/installed-dev
-	XLA_FLAGS="$(COMPILE_FAST)" $(PYTEST) -m "not optimised and not mutants"
+	XLA_FLAGS="$(COMPILE_FAST)" $(PYTEST) -m "not optimised" $(SAMPLE)
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .

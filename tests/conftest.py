@@ -1,6 +1,11 @@
-"""Every test runs with shapes and types checked at each call, and with silent broadcasting off."""
+"""Every test runs with shapes and types checked at each call, and with silent broadcasting off.
 
+Of a family marked `sampled(n)`, n members are tried, others with every commit, and all with `--whole`."""
+
+import hashlib
 import os
+import subprocess
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -35,9 +40,19 @@ def resident_bytes() -> int:
     return int(pages.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if pages.exists() else 0
 
 
-def pytest_collection_modifyitems(items):
+def pytest_addoption(parser):
+    parser.addoption(
+        "--whole", action="store_true", help="try every member of a family, not this commit's sample"
+    )
+
+
+def pytest_collection_modifyitems(config, items):
     """Tests of a file share what they compile, so they stay together, and so do all that read the same walks.
     Those that train for long share nothing."""
+    if not config.getoption("--whole"):
+        left_out = beside_the_sample(items)
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
     for item in items:
         group = item.path.stem
         if item.path.parent.name == "envs" or item.path.name == "test_games.py":
@@ -45,3 +60,25 @@ def pytest_collection_modifyitems(items):
         if item.get_closest_marker("optimised"):
             group = item.nodeid
         item.add_marker(pytest.mark.xdist_group(group))
+
+
+def beside_the_sample(items) -> set:
+    """Members of sampled families that this commit does not try."""
+    families = defaultdict(list)
+    for item in items:
+        if marker := item.get_closest_marker("sampled"):
+            families[item.nodeid.split("[")[0], marker.args[0]].append(item)
+    commit = this_commit() if families else ""
+
+    def place(item) -> bytes:
+        return hashlib.sha256(f"{commit}{item.nodeid}".encode()).digest()
+
+    return {item for (_, size), family in families.items() for item in sorted(family, key=place)[size:]}
+
+
+def this_commit() -> str:
+    """Its name; nothing where the project is no repository."""
+    asked = ["git", "rev-parse", "HEAD"]
+    return subprocess.run(
+        asked, capture_output=True, text=True, cwd=Path(__file__).parent, check=False
+    ).stdout.strip()

@@ -1,4 +1,8 @@
-"""Small generated learners, the rounds they play and what they learn from them."""
+"""Small generated learners, the rounds they play and what they learn from them.
+
+Programs take seconds to compile, so equal settings share theirs."""
+
+import functools
 
 import equinox as eqx
 import jax
@@ -9,7 +13,7 @@ from coplay.algorithms.hyper_config import HyperMAPPOConfig
 from coplay.algorithms.hyper_mappo import generated_actor_critic, hyper_mappo
 from coplay.algorithms.hyper_terms import additions
 from coplay.algorithms.losses import log_policy
-from coplay.algorithms.ppo import Plan
+from coplay.algorithms.ppo import Plan, _loss
 from coplay.algorithms.targets import make_batch, usual_lesson
 from coplay.envs import make_game
 from coplay.training.rollout import collect, start_playing
@@ -64,8 +68,16 @@ VARIANTS = {
 
 def game_for(changes: dict) -> Environment:
     """The specialisation game, and for whoever reads a board one that has it, and whose players may leave."""
-    if changes.get("encoder") == "conv":
-        return make_game("4h1s_4x4", observation="board", horizon=3)
+    return _with_a_board() if changes.get("encoder") == "conv" else _without()
+
+
+@functools.cache
+def _with_a_board() -> Environment:
+    return make_game("4h1s_4x4", observation="board", horizon=3)
+
+
+@functools.cache
+def _without() -> Environment:
     return make_game("specialisation", num_agents=4, rounds=3)
 
 
@@ -74,11 +86,29 @@ def config(**changes) -> HyperMAPPOConfig:
 
 
 def played(env, algorithm, params):
+    return _round_of(env, algorithm)(params)
+
+
+@functools.cache
+def _round_of(env, algorithm):
+    @jax.jit
     def one_round(params):
         actor = start_playing(env, algorithm, jax.random.key(1), ENVS)
         return collect(env, algorithm, params, actor, jax.random.key(2), TIME, LENGTH)[1]
 
-    return jax.jit(one_round)(params)
+    return one_round
+
+
+def first_policy(env, algorithm, params, change=lambda timestep: timestep):
+    """[env, seat, action]: at the first step of a few games, of which `change` tells otherwise."""
+
+    @jax.jit
+    def policy(params):
+        timestep = jax.vmap(env.reset)(jax.random.split(jax.random.key(0), ENVS))[1]
+        memory = algorithm.remember(ENVS)
+        return algorithm.act(params, memory, change(timestep), None, jax.random.key(0))[1].policy
+
+    return np.asarray(policy(params))
 
 
 def learned(algorithm, params, trajectory, updates=1):
@@ -90,13 +120,21 @@ def learned(algorithm, params, trajectory, updates=1):
     return after
 
 
+@functools.cache
 def parts(env, settings):
     """The model behind the algorithm, its additions, and the algorithm."""
     model, _ = generated_actor_critic(env, SEATS, settings)
     return model, additions(model, settings, PLAN), hyper_mappo(env, SEATS, settings, PLAN)
 
 
-def batch_of(env, model, settings, extra, params, trajectory):
+def batch_of(env, settings, params, trajectory):
+    """What is learned from."""
+    return _prepared_by(env, settings)(params, trajectory)
+
+
+@functools.cache
+def _prepared_by(env, settings):
+    model, extra, _ = parts(env, settings)
     length = LENGTH if model.has_memory else TIME
 
     @jax.jit
@@ -104,7 +142,13 @@ def batch_of(env, model, settings, extra, params, trajectory):
         batch = make_batch(env, model, settings, usual_lesson(settings), length, params, trajectory)[0]
         return extra.prepare(params, extra.init(params), trajectory, batch)
 
-    return prepared(params, trajectory)
+    return prepared
+
+
+def loss_of(env, settings):
+    """(weights, batch) to the loss."""
+    model, extra, _ = parts(env, settings)
+    return lambda weights, batch: _loss(model, settings, extra, weights, batch)[0]
 
 
 NETWORKS = ("generator", "critic_generator")  # that make increments

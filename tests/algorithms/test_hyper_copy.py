@@ -8,16 +8,25 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from coplay.algorithms.hyper_config import HyperMAPPOConfig
 from coplay.algorithms.losses import PolicyRows, clipped_policy_loss
-from coplay.envs import make_game
 from coplay.experiment import with_overrides
 from coplay.players.frozen import greedy
-from tests.algorithms.generated import ENVS, batch_of, config, learned, loud, parts, played, ratio
+from tests.algorithms.generated import (
+    batch_of,
+    config,
+    first_policy,
+    game_for,
+    learned,
+    loud,
+    parts,
+    played,
+    ratio,
+)
 from tests.small import same_bits, small
 
 
 @pytest.fixture(scope="module")
 def env():
-    return make_game("specialisation", num_agents=4, rounds=3)
+    return game_for({})
 
 
 def test_the_copy_changes_only_when_it_is_due(env):
@@ -36,24 +45,25 @@ def test_the_copy_changes_only_when_it_is_due(env):
 @pytest.mark.parametrize(("target", "is_held"), [("anchor", True), ("none", False)])
 def test_an_anchor_holds_on_to_the_copy_and_without_one_play_holds_on_to_itself(env, target, is_held):
     settings = config(target=target, target_every=10, generator_rate=0.05)
-    model, extra, algorithm = parts(env, settings)
+    _, extra, algorithm = parts(env, settings)
     params = algorithm.init(jax.random.key(0))
     later = learned(algorithm, params, played(env, algorithm, params), updates=2)[-1]
-    batch = batch_of(env, model, settings, extra, later, played(env, algorithm, later))
-    align = float(extra.speak(later.common["group"], batch)[1]["align"])  # before this update's first step
+    batch = batch_of(env, settings, later, played(env, algorithm, later))
+    aligned = jax.jit(lambda weights: extra.speak(weights, batch)[1]["align"])
+    align = float(aligned(later.common["group"]))  # before this update's first step
     assert align > 1e-2 if is_held else abs(align) < 1e-4, align
 
 
 @pytest.mark.parametrize("changes", [{}, {"context": "local_history"}], ids=["identity", "local"])
 def test_a_copy_that_plays_is_caught_up_with_at_a_sync_and_left_behind_after(env, changes):
     settings = config(target="act", target_every=2, **changes)
-    model, extra, algorithm = parts(env, settings)
+    _, extra, algorithm = parts(env, settings)
     params = algorithm.init(jax.random.key(0))
     after = [params, *learned(algorithm, params, played(env, algorithm, params), updates=3)]
-    furthest = []
+    ratios, furthest = jax.jit(lambda weights, batch: ratio(extra, weights, batch)), []
     for now in after:
-        batch = batch_of(env, model, settings, extra, now, played(env, algorithm, now))
-        furthest.append(float(jnp.max(jnp.abs(ratio(extra, now.common["group"], batch) - 1.0))))
+        batch = batch_of(env, settings, now, played(env, algorithm, now))
+        furthest.append(float(jnp.max(jnp.abs(ratios(now.common["group"], batch) - 1.0))))
     assert furthest[0] < 1e-5 and furthest[2] < 1e-5, f"ratios where the copy is new: {furthest}"
     assert furthest[1] > 1e-4 and furthest[3] > 1e-4, f"ratios where the copy is old: {furthest}"
 
@@ -72,13 +82,12 @@ def test_between_syncs_play_stands_still_while_its_weights_learn(env):
 def test_the_copy_plays_and_is_scored_and_what_learns_is_not(env):
     _, _, algorithm = parts(env, config(target="act", target_every=2))
     params = algorithm.init(jax.random.key(0))
-    timestep = jax.vmap(env.reset)(jax.random.split(jax.random.key(0), ENVS))[1]
     for of, is_heard in (("target", True), ("generator", False)):
         spoilt = loud(params, jnp.nan, of=(of,))
         log_prob = np.asarray(played(env, algorithm, spoilt).steps.decision.log_prob)
-        scored = greedy(algorithm).act(spoilt, (), timestep, None, jax.random.key(0))[1].policy
+        scored = first_policy(env, greedy(algorithm), spoilt)
         assert np.isnan(log_prob).all() == np.isnan(log_prob).any() == is_heard
-        assert np.isnan(np.asarray(scored)).any() == is_heard
+        assert np.isnan(scored).any() == is_heard
 
 
 def test_drift_is_told_of_the_copy_that_plays(env):

@@ -9,11 +9,10 @@ import pytest
 from numpy.testing import assert_allclose
 
 from coplay.algorithms.actor_critic import to_columns
-from coplay.algorithms.ppo import _loss
 from coplay.algorithms.targets import Round, _column_memory, _last_values, _values
 from coplay.envs import make_game
 from coplay.training.rollout import collect, start_playing
-from tests.algorithms.generated import ENVS, LENGTH, TIME, batch_of, config, loud, parts, played
+from tests.algorithms.generated import ENVS, LENGTH, TIME, batch_of, config, loss_of, loud, parts, played
 
 CONTEXTS = {
     "identity": {},
@@ -29,18 +28,18 @@ def env():
 
 
 def batch_with(env, settings, change=lambda params: params):
-    """What is learned from, the weights, and how the loss reads them."""
-    model, extra, algorithm = parts(env, settings)
+    """What is learned from, and the weights."""
+    model, _, algorithm = parts(env, settings)
     params = change(algorithm.init(jax.random.key(0)))
-    batch = batch_of(env, model, settings, extra, params, played(env, algorithm, params))
+    batch = batch_of(env, settings, params, played(env, algorithm, params))
     weights = {name: params.common["group"][name] for name in model.networks}
-    return batch, weights, lambda w: _loss(model, settings, extra, w, batch)[0]
+    return batch, weights
 
 
 @pytest.mark.parametrize("changes", CONTEXTS.values(), ids=CONTEXTS)
 def test_it_starts_as_the_plain_critic(env, changes):
-    plain, _, _ = batch_with(env, config(**changes))
-    moved, _, _ = batch_with(env, config(**MOVED, **changes))
+    plain, _ = batch_with(env, config(**changes))
+    moved, _ = batch_with(env, config(**MOVED, **changes))
     for name in ("value", "target"):
         assert_allclose(getattr(moved, name), getattr(plain, name), atol=1e-5)
     assert_allclose(moved.policy.advantage, plain.policy.advantage, atol=1e-4)
@@ -49,12 +48,14 @@ def test_it_starts_as_the_plain_critic(env, changes):
 @pytest.mark.parametrize("changes", CONTEXTS.values(), ids=CONTEXTS)
 def test_what_its_heads_say_reaches_values_and_learning_and_not_play(env, changes):
     settings = config(**MOVED, **changes)
-    poisoned, _, _ = batch_with(env, settings, lambda params: loud(params, jnp.nan, of=("critic_generator",)))
+    poisoned, _ = batch_with(env, settings, lambda params: loud(params, jnp.nan, of=("critic_generator",)))
     assert np.isnan(poisoned.value).all() and np.isnan(poisoned.target).all()
     assert np.isfinite(poisoned.policy.log_prob).all()
-    _, weights, loss = batch_with(env, settings)
+    batch, weights = batch_with(env, settings)
+    loss = jax.jit(loss_of(env, settings))
     spoilt = jax.tree.map(lambda x: jnp.full_like(x, jnp.nan), weights["critic_generator"])
-    assert np.isfinite(loss(weights)) and np.isnan(loss(weights | {"critic_generator": spoilt}))
+    assert np.isfinite(loss(weights, batch))
+    assert np.isnan(loss(weights | {"critic_generator": spoilt}, batch))
 
 
 @pytest.mark.parametrize("changes", CONTEXTS.values(), ids=CONTEXTS)
@@ -62,11 +63,10 @@ def test_what_the_critic_learns_does_not_move_the_context(env, changes):
     # advantages of zero leave nothing but the critic's own loss
     bare = {"entropy_weight": 0.0, "smooth_weight": 0.0, "align_weight": 0.0}
     settings = config(**MOVED, **bare, **changes)
-    batch, weights, _ = batch_with(env, settings, loud)
+    batch, weights = batch_with(env, settings, loud)
     rows = dataclasses.replace(batch.policy, advantage=jnp.zeros_like(batch.policy.advantage))
-    model, extra, _ = parts(env, settings)
     worthless = dataclasses.replace(batch, policy=rows)
-    gradient = jax.grad(lambda w: _loss(model, settings, extra, w, worthless)[0])(weights)
+    gradient = jax.jit(jax.grad(loss_of(env, settings)))(weights, worthless)
     assert not any(x.any() for x in jax.tree.leaves(gradient["generator"]))
     assert all(x.any() for x in jax.tree.leaves(gradient["critic_generator"]))
 
@@ -76,11 +76,17 @@ def test_values_at_a_cut_and_at_the_end_of_a_round_are_read_as_within_it(env, ch
     settings = config(**MOVED, **changes)
     model, _, algorithm = parts(env, settings)
     params = loud(algorithm.init(jax.random.key(0)))
-    actor = start_playing(env, algorithm, jax.random.key(1), ENVS)
-    actor, one, *_ = collect(env, algorithm, params, actor, jax.random.key(2), LENGTH, LENGTH)
-    _, two, *_ = collect(env, algorithm, params, actor, jax.random.key(3), LENGTH, LENGTH)
-    values = [value_of(env, model, params, round_of_play)[0] for round_of_play in (one, two)]
-    assert_allclose(_last_values(model, params, one), values[1][0], atol=1e-5)
+
+    @jax.jit
+    def two_rounds(params):
+        actor = start_playing(env, algorithm, jax.random.key(1), ENVS)
+        actor, one, *_ = collect(env, algorithm, params, actor, jax.random.key(2), LENGTH, LENGTH)
+        _, two, *_ = collect(env, algorithm, params, actor, jax.random.key(3), LENGTH, LENGTH)
+        values = [value_of(env, model, params, each)[0] for each in (one, two)]
+        return one, values, _last_values(model, params, one)
+
+    one, values, at_end = two_rounds(params)
+    assert_allclose(at_end, values[1][0], atol=1e-5)
 
     # Told that it was cut after every step, the critic looks at what came next and sees what it saw there.
     after = dataclasses.replace(
@@ -89,7 +95,8 @@ def test_values_at_a_cut_and_at_the_end_of_a_round_are_read_as_within_it(env, ch
         terminated=jnp.zeros((4, 6, 4), bool),
     )
     cut = dataclasses.replace(one, steps=dataclasses.replace(one.steps, after=after))
-    _, at_cut = value_of(dataclasses.replace(env, can_truncate=True), model, params, cut)
+    cutting = dataclasses.replace(env, can_truncate=True)
+    _, at_cut = jax.jit(lambda params, cut: value_of(cutting, model, params, cut))(params, cut)
     assert_allclose(at_cut[:-1], values[0][1:], atol=1e-5)
     assert_allclose(at_cut[-1], values[1][0], atol=1e-5)
     assert np.ptp(values[0]) > 1e-3

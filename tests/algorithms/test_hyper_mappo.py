@@ -1,6 +1,7 @@
 """The generator is wired in: it acts, it learns, it is judged, and left out it is MAPPO."""
 
 import dataclasses
+import functools
 import itertools
 
 import jax
@@ -11,8 +12,7 @@ from numpy.testing import assert_allclose
 
 from coplay.algorithms.hyper_mappo import hyper_mappo
 from coplay.algorithms.hyper_terms import Spoken, _followed, _shares, _smooth
-from coplay.algorithms.ppo import MAPPOConfig, _loss, loss_terms, mappo, step_by
-from coplay.envs import make_game
+from coplay.algorithms.ppo import MAPPOConfig, loss_terms, mappo, step_by
 from coplay.experiment import with_overrides
 from coplay.players.frozen import greedy
 from coplay.settings import parse_text
@@ -27,8 +27,10 @@ from tests.algorithms.generated import (
     VARIANTS,
     batch_of,
     config,
+    first_policy,
     game_for,
     learned,
+    loss_of,
     loud,
     named,
     parts,
@@ -40,7 +42,7 @@ from tests.small import same_bits, small
 
 @pytest.fixture(scope="module")
 def env():
-    return make_game("specialisation", num_agents=4, rounds=3)
+    return game_for({})
 
 
 WIRED = {
@@ -58,17 +60,18 @@ WIRED = {
 }
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
 def test_what_is_read_again_is_what_was_played_and_moves_all_that_is_generated(changes):
     env, settings = game_for(changes), config(**changes)
     model, extra, algorithm = parts(env, settings)
     params = loud(algorithm.init(jax.random.key(0)))
-    batch = batch_of(env, model, settings, extra, params, played(env, algorithm, params))
+    batch = batch_of(env, settings, params, played(env, algorithm, params))
     weights = {name: params.common["group"][name] for name in model.networks}
 
     @jax.jit
     def looked_at(weights):
-        gradient = jax.grad(lambda w: _loss(model, settings, extra, w, batch)[0])(weights)
+        gradient = jax.grad(loss_of(env, settings))(weights, batch)
         moved = jax.tree.map(lambda w, g: w - 0.1 * g, weights, gradient)
         made_by = {name: gradient[name] for name in NETWORKS if name in gradient}
         return ratio(extra, weights, batch), ratio(extra, moved, batch), made_by
@@ -79,6 +82,7 @@ def test_what_is_read_again_is_what_was_played_and_moves_all_that_is_generated(c
     assert not (silent := named(gradient, lambda leaf: not leaf.any())), f"no gradient: {silent}"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("changes", WIRED.values(), ids=WIRED)
 def test_every_tensor_of_the_generator_is_in_the_optimiser_and_moves_within_two_updates(changes):
     env = game_for(changes)
@@ -94,23 +98,18 @@ def test_every_tensor_of_the_generator_is_in_the_optimiser_and_moves_within_two_
     assert not (still := named(moved, lambda leaf: not leaf.any())), f"never moved: {still}"
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("changes", WIRED.values(), ids=WIRED)
 def test_what_the_generator_says_reaches_play_learning_and_scores(changes):
     env, settings = game_for(changes), config(**changes)
-    model, extra, algorithm = parts(env, settings)
+    _, _, algorithm = parts(env, settings)
     params = algorithm.init(jax.random.key(0))
     trajectory = played(env, algorithm, params)
     poisoned = loud(params, jnp.nan)
     assert np.isnan(np.asarray(played(env, algorithm, poisoned).steps.decision.log_prob)).any()
-    scored = greedy(algorithm)
-    memory, timestep = (
-        scored.remember(ENVS),
-        jax.vmap(env.reset)(jax.random.split(jax.random.key(0), ENVS))[1],
-    )
-    decision = scored.act(poisoned, memory, timestep, None, jax.random.key(0))[1]
-    assert np.isnan(np.asarray(decision.policy)).any()
-    batch = batch_of(env, model, settings, extra, params, trajectory)
-    assert np.isnan(_loss(model, settings, extra, poisoned.common["group"], batch)[0])
+    assert np.isnan(first_policy(env, greedy(algorithm), poisoned)).any()
+    batch = batch_of(env, settings, params, trajectory)
+    assert np.isnan(jax.jit(loss_of(env, settings))(poisoned.common["group"], batch))
 
 
 def test_without_a_context_it_learns_as_mappo_to_the_bit(env):
@@ -149,10 +148,10 @@ def test_increments_of_nothing_leave_mappo(env):
 def test_exploring_mixes_in_even_play_over_what_is_legal(env):
     algorithm = hyper_mappo(env, SEATS, config(explore=0.3), PLAN)
     params = loud(algorithm.init(jax.random.key(0)), 2.0)
-    timestep = jax.vmap(env.reset)(jax.random.split(jax.random.key(0), ENVS))[1]
-    policy = algorithm.act(params, (), timestep, None, jax.random.key(0))[1].policy
+    policy = first_policy(env, algorithm, params)
     quiet = Seated({"seat": params.own["seat"] | {"exploring": jnp.zeros(4)}}, params.common)
-    plain = algorithm.act(quiet, (), timestep, None, jax.random.key(0))[1].policy
+    plain = first_policy(env, algorithm, quiet)
+    timestep = jax.vmap(env.reset)(jax.random.split(jax.random.key(0), ENVS))[1]
     even = timestep.legal / jnp.sum(timestep.legal, axis=-1, keepdims=True)
     assert_allclose(policy, 0.7 * plain + 0.3 * even, atol=1e-6)
 
@@ -163,21 +162,22 @@ def test_exploring_mixes_in_even_play_over_what_is_legal(env):
 def test_a_generator_that_says_the_same_always_is_smooth(env):
     for smooth in ("policy", "weight"):
         settings = config(context="local_history", regenerate_every=1, generate="last_layer", smooth=smooth)
-        model, extra, algorithm = parts(env, settings)
+        _, extra, algorithm = parts(env, settings)
         params = algorithm.init(jax.random.key(0))
         trajectory = played(env, algorithm, params)
-        batch = batch_of(env, model, settings, extra, params, trajectory)
-        assert float(extra.speak(params.common["group"], batch)[1]["smooth"]) < 1e-6
-        assert float(extra.speak(loud(params).common["group"], batch)[1]["smooth"]) > 1e-3
+        batch = batch_of(env, settings, params, trajectory)
+        found = jax.jit(lambda w: extra.speak(w, batch)[1]["smooth"])  # noqa: B023
+        assert float(found(params.common["group"])) < 1e-6
+        assert float(found(loud(params).common["group"])) > 1e-3
 
 
 def test_smoothness_is_the_mean_over_steps_that_moved(env):
     # one seat, four steps, increments (0, 0), (1, 1), (1, 1), (3, 3); an episode begins at the third:
     # moved are the second (squares 1, 1) and the fourth (4, 4): (1 + 4) / 2 = 2.5, times 4 rows that count
     settings = config(context="local_history", regenerate_every=1, generate="last_layer", smooth="weight")
-    model, extra, algorithm = parts(env, settings)
+    model, _, algorithm = parts(env, settings)
     params = algorithm.init(jax.random.key(0))
-    batch = batch_of(env, model, settings, extra, params, played(env, algorithm, params))
+    batch = batch_of(env, settings, params, played(env, algorithm, params))
     one = jax.tree.map(lambda x: x[:1], batch)
     counts = jnp.zeros((1, LENGTH, 4), bool).at[:, :, 0].set(True)
     one = dataclasses.replace(one, policy=dataclasses.replace(one.policy, counts=counts))
@@ -193,20 +193,21 @@ def test_alignment_is_nothing_before_the_first_step_and_something_after(env):
     model, extra, algorithm = parts(env, settings)
     params = loud(algorithm.init(jax.random.key(0)))
     trajectory = played(env, algorithm, params)
-    batch = batch_of(env, model, settings, extra, params, trajectory)
+    batch = batch_of(env, settings, params, trajectory)
     weights = {name: params.common["group"][name] for name in model.networks}
-    value, gradient = jax.value_and_grad(lambda w: extra.speak(w, batch)[1]["align"])(weights)
+    align = jax.jit(lambda w: extra.speak(w, batch)[1]["align"])
+    value, gradient = jax.jit(jax.value_and_grad(align))(weights)
     assert abs(float(value)) < 1e-4
     assert max(float(jnp.max(jnp.abs(leaf))) for leaf in jax.tree.leaves(gradient)) < 1e-3
-    assert float(extra.speak(loud(params, 0.4).common["group"], batch)[1]["align"]) > 1e-3
+    assert float(align({name: loud(params, 0.4).common["group"][name] for name in weights})) > 1e-3
 
 
 def test_twice_the_strength_is_twice_the_term_and_the_same_figure(env):
     settings = config()
-    model, extra, algorithm = parts(env, settings)
+    _, extra, algorithm = parts(env, settings)
     params = loud(algorithm.init(jax.random.key(0)))
     trajectory = played(env, algorithm, params)
-    batch = batch_of(env, model, settings, extra, params, trajectory)
+    batch = batch_of(env, settings, params, trajectory)
     state = extra.init(params) | {"strength": jnp.float32(2.0)}
     stronger = extra.prepare(params, state, trajectory, batch)
     (_, once, figures), (_, twice, same) = (
@@ -275,6 +276,7 @@ SWITCHES = {
 ADAPT = ("align_adaptive", "align_target")  # felt from the second update on
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", SWITCHES)
 def test_each_setting_is_read_from_text_and_changes_what_is_learned(env, name):
     look = weights_with if name in ADAPT else gradient_with
@@ -296,6 +298,7 @@ def settings_with(name, value):
     return with_overrides(small("hyper_mappo_4h1s_4x4"), changes).hyper_mappo
 
 
+@functools.cache
 def weights_with(env, settings):
     """Of the actor's last layer, after two updates."""
     _, _, algorithm = parts(env, settings)
@@ -304,14 +307,15 @@ def weights_with(env, settings):
     return after.common["group"]["policy"].layers[-1].weight
 
 
+@functools.cache
 def gradient_with(env, settings):
     """Of the actor's last layer."""
-    model, extra, algorithm = parts(env, settings)
+    model, _, algorithm = parts(env, settings)
     params = loud(algorithm.init(jax.random.key(0)))
-    batch = batch_of(env, model, settings, extra, params, played(env, algorithm, params))
+    batch = batch_of(env, settings, params, played(env, algorithm, params))
     weights = {part: params.common["group"][part] for part in model.networks}
-    loss = jax.jit(jax.grad(lambda w: _loss(model, settings, extra, w, batch)[0]))
-    return loss(weights)["policy"].layers[-1].weight
+    gradient = jax.jit(jax.grad(loss_of(env, settings)))(weights, batch)
+    return gradient["policy"].layers[-1].weight
 
 
 def test_the_generator_learns_at_its_own_rate(env):
@@ -386,11 +390,13 @@ def test_terms_that_have_no_effect_are_not_named():
 )
 def test_what_play_needs_is_said_and_so(changes, needs):
     env = game_for(changes)
-    algorithm = hyper_mappo(env, SEATS, config(**changes), PLAN)
+    _, _, algorithm = parts(env, config(**changes))
     assert algorithm.needs == needs
     params = loud(algorithm.init(jax.random.key(0)))
-    timestep = jax.vmap(env.reset)(jax.random.split(jax.random.key(0), ENVS))[1]
-    spoilt = dataclasses.replace(timestep, observation=timestep.observation.at[:, 1].set(jnp.nan))
-    policy = algorithm.act(params, algorithm.remember(ENVS), spoilt, None, jax.random.key(0))[1].policy
+
+    def spoilt(timestep):
+        return dataclasses.replace(timestep, observation=timestep.observation.at[:, 1].set(jnp.nan))
+
+    policy = first_policy(env, algorithm, params, spoilt)
     assert np.isnan(policy[:, 1]).all()
     assert np.isnan(policy[:, [0, 2, 3]]).any() == (needs == "communicates")

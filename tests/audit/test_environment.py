@@ -19,6 +19,7 @@ def verdict(env, name: str, budget: Budget | None = None):
     return findings([Seen(CHECKS[name], outcome, 0.0)])[0]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("mutant", ENVIRONMENT, ids=lambda m: f"{m.number}: {m.what}")
 def test_a_planted_defect_is_found_where_it_is(mutant):
     found = verdict(mutant.spoil(stag_hunt()), mutant.check)
@@ -29,6 +30,7 @@ def test_a_planted_defect_is_found_where_it_is(mutant):
 CLEAN = ["4h1s_4x4", "snowdrift", "coin_game", "matching_pennies", "specialisation"]
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("game", CLEAN)
 @pytest.mark.parametrize("name", [name for name, check in CHECKS.items() if check.area == "environment"])
 def test_a_fair_game_passes(game, name):

@@ -44,6 +44,7 @@ def clean() -> Subject:
     return a_subject()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", CHECKS)
 def test_hop_as_it_is_passes(name):
     told = found(clean(), name)
@@ -51,6 +52,7 @@ def test_hop_as_it_is_passes(name):
     assert told.n and told.n >= 40
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("planted", PLANNING, ids=lambda planted: f"{planted.number} {planted.what}")
 def test_a_planted_defect_is_found_where_it_is(planted):
     with planted.plant():

@@ -35,6 +35,7 @@ def asked_of(experiments: list[str]) -> list:
     ]
 
 
+@pytest.mark.sampled(90)
 @pytest.mark.parametrize(
     ("name", "check"),
     asked_of(["ppo_4h1s_4x4", "mappo_4h1s_4x4", "hyper_mappo_4h1s_4x4", "hop_plus_4h1s_4x4"]),
@@ -125,6 +126,7 @@ BESIDE = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("planted", BESIDE)
 def test_a_defect_that_is_in_no_list_is_found_where_it_is(planted):
     spoil, check, room = BESIDE[planted]

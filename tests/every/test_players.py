@@ -100,6 +100,7 @@ def _draws(env, player, timesteps):
     }
 
 
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize(("game", "name"), EVERY)
 def test_probabilities_add_up_and_are_0_on_illegal_actions(game, name):
     say = told(game)[name]

@@ -87,6 +87,7 @@ VARIANTS = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("wanted", VARIANTS.values(), ids=VARIANTS)
 def test_every_context_starts_with_the_plain_actors_policy(wanted):
     actor, generator = made(wanted)
@@ -113,6 +114,7 @@ def test_generated_weights_start_as_wide_and_as_undecided_as_the_plain_actors(wa
         assert_allclose(np.std(weight), np.std(layer.weight), rtol=0.1)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("wanted", VARIANTS.values(), ids=VARIANTS)
 def test_a_column_says_the_same_alone_and_among_others(wanted):
     actor, generator = made(wanted, loud=0.3)
@@ -123,6 +125,7 @@ def test_a_column_says_the_same_alone_and_among_others(wanted):
         assert_allclose(alone[0], together[column], atol=1e-5)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("wanted", VARIANTS.values(), ids=VARIANTS)
 def test_steps_one_by_one_say_what_the_whole_sequence_says(wanted):
     actor, generator = made(wanted, loud=0.3)
