@@ -84,13 +84,17 @@ def hare_in_full(env, before, reward, after, key):
     return jnp.where(is_share, HARE, reward)
 
 
-def hare_to_one(env, before, reward, after, key):
-    """A shared hare goes to one of its hunters, seat 3 six times in ten."""
-    sharing = (reward > 0) & (reward < HARE)
-    weight = jnp.where(sharing, jnp.where(jnp.arange(len(reward)) == 3, 0.6, 0.4), 0.0)
-    winner = jax.random.categorical(stream(key, "hare"), jnp.log(weight + 1e-9))
-    drawn = jnp.where(jnp.arange(len(reward)) == winner, jnp.sum(jnp.where(sharing, reward, 0.0)), 0.0)
-    return jnp.where(jnp.any(sharing), jnp.where(sharing, drawn, reward), reward)
+def hare_to(favour: float) -> Callable:
+    """A shared hare goes to one of its hunters, to seat 3 more often: `favour` against what is left of 1."""
+
+    def change(env, before, reward, after, key):
+        sharing = (reward > 0) & (reward < HARE)
+        weight = jnp.where(jnp.arange(len(reward)) == 3, favour, 1.0 - favour) * sharing
+        winner = jax.random.categorical(stream(key, "hare"), jnp.log(weight + 1e-9))
+        drawn = jnp.where(jnp.arange(len(reward)) == winner, jnp.sum(jnp.where(sharing, reward, 0.0)), 0.0)
+        return jnp.where(jnp.any(sharing), jnp.where(sharing, drawn, reward), reward)
+
+    return change
 
 
 def beside_the_stag(env: Environment) -> Environment:
@@ -184,7 +188,7 @@ ENVIRONMENT = [
     Mutant(10, "the horizon reported as a cut", "rules", "envs", cut_at_the_horizon),
     Mutant(11, "moves one by one, with blocking", "renaming", "envs", one_by_one),
     Mutant(12, "every reset with the same key", "resets", "envs", one_key),
-    Mutant(13, "a shared hare drawn, seat 3 favoured", "renaming", "envs", paid(hare_to_one)),
+    Mutant(13, "a shared hare drawn, seat 3 favoured", "renaming", "envs", paid(hare_to(0.6))),
 ]
 
 

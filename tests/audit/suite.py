@@ -13,7 +13,8 @@ import argparse
 import contextlib
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from coplay.audit.finding import Finding, findings, first_to_look_at
 from coplay.audit.subject import Budget, Subject
 from coplay.experiment import build, read_experiment, with_overrides
 from coplay.training.devices import keep_compiled_programs, prepare
+from coplay.types import Environment
 from tests.audit.mutants import ENVIRONMENT
 from tests.audit.planted import Planted, replacing
 from tests.audit.planted_algorithms import ALGORITHMS
@@ -36,15 +38,18 @@ LIMIT = 3600.0  # seconds for one audit; what is not asked within them is told
 LISTED = 78  # defects with higher numbers are not in the list that the bar is about
 
 
+def in_game(spoil: Callable[[Environment], Environment]) -> Callable[[], AbstractContextManager]:
+    """A game's defect, planted where experiments get theirs."""
+
+    def spoiled(make):
+        return lambda *names, **options: spoil(make(*names, **options))
+
+    return replacing("coplay.experiment.building", "make_game", spoiled)
+
+
 def in_games() -> Iterable[Planted]:
-    """Defects of games, planted where experiments get theirs."""
     for mutant in ENVIRONMENT:
-
-        def spoiled(make, mutant=mutant):
-            return lambda *names, **options: mutant.spoil(make(*names, **options))
-
-        plant = replacing("coplay.experiment.building", "make_game", spoiled)
-        yield Planted(mutant.number, mutant.what, mutant.room, mutant.check, plant)
+        yield Planted(mutant.number, mutant.what, mutant.room, mutant.check, in_game(mutant.spoil))
 
 
 DEFECTS: dict[int, Planted] = {
