@@ -47,6 +47,17 @@ def test_a_loss_that_is_the_sum_of_its_terms_passes():
     assert misweighed(CONFIG, only(told_by_hand(two_numbers), two_numbers)) == []
 
 
+def test_terms_that_pull_one_way_pass_as_long_as_they_add_up():
+    slopes = {"policy": jnp.array([1.0, 2.0]), "entropy": jnp.array([1.0, 2.00001])}
+    values = dict.fromkeys(slopes, jnp.float32(1.0))
+
+    def told(*loss_slope) -> ToldTerms:
+        return ToldTerms(jnp.float32(0.0), jnp.array(loss_slope), values, slopes, {}, {})
+
+    assert misweighed(CONFIG, told(0.99, 1.98003)) == []  # what each weighs is anybody's guess
+    assert misweighed(CONFIG, told(1.01, 2.02)) != []
+
+
 def only(told: ToldTerms, names) -> ToldTerms:
     kept = {name: {n: getattr(told, name)[n] for n in names} for name in ("values", "slopes")}
     return ToldTerms(told.loss, told.loss_slope, kept["values"], kept["slopes"], {}, {})

@@ -30,8 +30,15 @@ KNOWN = ("own", "team", "mix")
 
 def mixed(reward: Float[Array, "*batch agent"], team_share: float) -> Float[Array, "*batch agent"]:
     """(1 - share) of one's own reward plus share of the mean over all players, the departed included."""
-    team = jnp.mean(reward, axis=-1, keepdims=True)
+    if team_share == 0.0:
+        return reward
+    team = added(reward) / reward.shape[-1]
     return (1.0 - team_share) * reward + team_share * team
+
+
+def added(x: Float[Array, "*batch agent"]) -> Float[Array, "*batch 1"]:
+    """The sum over players, in the order of size: not even its last bit depends on who is called what."""
+    return jnp.sum(jnp.sort(x, axis=-1), axis=-1, keepdims=True)
 
 
 def outlives_players(name: str) -> bool:

@@ -20,7 +20,7 @@ from coplay.algorithms.actor_critic import (
 )
 from coplay.algorithms.losses import PolicyRows, TaughtRows
 from coplay.algorithms.returns import RETURNS
-from coplay.algorithms.rewards import learning_reward, outlives_players
+from coplay.algorithms.rewards import added, learning_reward, outlives_players
 from coplay.algorithms.value_scale import ValueScale
 from coplay.taps import tap
 from coplay.training.devices import masked_mean
@@ -263,8 +263,8 @@ def _or_company(
     value: Float[Array, "*rows seat"], holds: Bool[Array, "*rows seat"]
 ) -> Float[Array, "*rows seat"]:
     """The value where it holds, elsewhere the mean of those that do."""
-    added = jnp.sum(jnp.where(holds, value, 0.0), axis=-1, keepdims=True)
-    return jnp.where(holds, value, added / jnp.maximum(jnp.sum(holds, axis=-1, keepdims=True), 1))
+    sum_of_those = added(jnp.where(holds, value, 0.0))
+    return jnp.where(holds, value, sum_of_those / jnp.maximum(jnp.sum(holds, axis=-1, keepdims=True), 1))
 
 
 def standardiser(settings: Settings) -> Callable:

@@ -115,9 +115,11 @@ def misweighed(config: Any, told: ToldTerms) -> list[str]:
     for loss_slope, slopes in zip(*_by_group(told, names), strict=True):
         lengths = np.linalg.norm(slopes, axis=1)
         rest = loss_slope - should @ slopes
+        rounding = SUMS * float(np.abs(should) @ lengths)
+        if is_known.all() and np.linalg.norm(rest) <= rounding:
+            continue  # it adds up; where slopes point one way, what each weighs could not be told anyway
         directions = slopes / np.maximum(lengths, 1e-30)[:, None]
         extra = np.linalg.lstsq(directions.T, rest, rcond=None)[0]
-        rounding = SUMS * float(np.abs(should) @ lengths)
         is_off = is_known & (np.abs(extra) > rounding + WEIGHS * np.abs(should) * lengths)
         weighs = should + extra / np.maximum(lengths, 1e-30)
         found += [_said(names[i], weighs[i], should[i]) for i in np.flatnonzero(is_off)]
