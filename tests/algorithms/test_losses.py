@@ -1,5 +1,7 @@
 """Loss terms against sums worked by hand."""
 
+import itertools
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -64,6 +66,14 @@ def test_a_value_that_jumped_is_charged_the_worse_error():
 @pytest.mark.parametrize(("share", "expected"), [(0.0, [4.0, 0.0]), (1.0, [2.0, 2.0]), (0.5, [3.0, 1.0])])
 def test_learning_reward_mixes_own_and_team(share, expected):
     assert_allclose(mixed(jnp.array([4.0, 0.0]), share), expected)
+
+
+def test_the_teams_mean_is_the_same_to_the_bit_under_every_renaming():
+    reward = np.float32([0.1, 1 / 3, 2.5, 0.7])
+    means = {
+        float(mixed(jnp.array(reward[list(order)]), 1.0)[0]) for order in itertools.permutations(range(4))
+    }
+    assert len(means) == 1
 
 
 def test_the_value_scale_tracks_returns_and_ignores_what_does_not_count():
