@@ -13,7 +13,7 @@ from coplay.audit.terms import misweighed, other_spread, shares
 from coplay.opponents.subgoals import Subgoal, spread
 from coplay.taps import TERMS, heard, tap
 from tests.audit.planted import replacing
-from tests.audit.suite import finding_of, subject_of
+from tests.audit.suite import DEFECTS, finding_of, subject_of
 
 CONFIG = SimpleNamespace(entropy_weight=0.01, value_weight=0.5)
 WEIGHTS = {"policy": 1.0, "entropy": -0.01, "value": 0.5}
@@ -140,3 +140,9 @@ def test_a_gradient_that_is_not_the_terms_own_is_found():
     with replacing("coplay.algorithms.losses", "pointwise_error", astray)():
         found = finding_of(subject_of("ppo_4h1s_4x4"), "term_weights")
     assert found.verdict == "fail" and "slope of value does not lessen it" in found.next
+
+
+def test_a_surrogate_that_takes_the_better_of_two_is_found():
+    with DEFECTS[208].plant():
+        found = finding_of(subject_of("ppo_4h1s_4x4"), "term_weights")
+    assert found.verdict == "fail" and "where its formula has" in found.next

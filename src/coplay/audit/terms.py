@@ -15,6 +15,7 @@ from jaxtyping import Float
 from coplay.algorithms.losses import ToldTerms
 from coplay.algorithms.ppo import PPOConfig
 from coplay.algorithms.subgoal_stage import ToldSubgoals
+from coplay.algorithms.targets import ToldRows
 from coplay.audit import captured
 from coplay.audit.captured import update_key
 from coplay.audit.compare import all_disturbed
@@ -73,6 +74,8 @@ def term_weights(subject: Subject, budget: Budget, key: jax.Array) -> Outcome:
         learned, loud = (_terms_of(each[name]) for each in told)
         seen += len(loud.values) + 1
         wrong += misweighed(config, loud) + _silent(config, [learned, loud]) + _astray(loud)
+    if said := other_surrogate(config, told[1], _heard_by(subject)[1].get("rows")):
+        wrong.append(said)
     other = [said for each in told[1].values() if (said := other_spread(each))]
     room = "opponents" if other and not wrong else ""
     return exact(statistic, len(wrong + other), seen, "; ".join([*wrong, *other][:3]), room=room)
@@ -80,18 +83,23 @@ def term_weights(subject: Subject, budget: Budget, key: jax.Array) -> Outcome:
 
 def told_by(subject: Subject) -> list[dict[str, PyTree]]:
     """What learners tell of their losses, by name: as they have learned so far, and disturbed."""
-    return subject.once("terms", lambda: _told_by(subject))
+    told = [{n: x for n, x in each.items() if n.startswith(TERMS)} for each in _heard_by(subject)]
+    return told if told[0] else []
 
 
-def _told_by(subject: Subject) -> list[dict[str, PyTree]]:
+def _heard_by(subject: Subject) -> list[dict[str, PyTree]]:
+    """The same, and the rows that policies are about to learn from."""
+    return subject.once("terms", lambda: _heard(subject))
+
+
+def _heard(subject: Subject) -> list[dict[str, PyTree]]:
     one, learn = subject.rounds()[-1], subject.learning_job().stretches[0].algorithm.learn.update
-    listening = heard(learn, lambda name: name.startswith(TERMS))
+    listening = heard(learn, lambda name: name.startswith(TERMS) or name == "rows")
     tell = captured.quick(lambda *given: listening(*given)[1])
     after = one.after.params
     loud = all_disturbed(after, jax.random.key(subject.seed), NOISE)
     rest = (one.before.learner, one.trajectory, update_key(one.before))
-    told = [tell(params, *rest) for params in (after, loud)]
-    return jax.tree.map(np.asarray, told) if told[0] else []
+    return jax.tree.map(np.asarray, [tell(params, *rest) for params in (after, loud)])
 
 
 def _terms_of(told: ToldTerms | ToldSubgoals) -> ToldTerms:
@@ -162,6 +170,27 @@ def _astray(told: ToldTerms) -> list[str]:
         if np.any(is_asked & (fell <= 0)):
             found.append(f"a step down the slope of {name} does not lessen it: is its gradient its own?")
     return found
+
+
+def other_surrogate(config: Any, told: dict[str, PyTree], rows: ToldRows | None) -> str:
+    """What is wrong with the policy's term, against its formula: the sum of -min(ratio * A, clipped ratio * A).
+
+    Asked of disturbed weights: as long as ratios are 1, most wrong formulas are right."""
+    terms = told.get(TERMS + "policy")
+    if rows is None or not isinstance(terms, ToldTerms) or not isinstance(config, PPOConfig):
+        return ""
+    if "search" in terms.values:  # which decides some of the rows
+        return ""
+    counts, advantage = rows.policy.counts, np.float64(rows.policy.advantage)
+    ratio = np.exp(np.where(counts, np.float64(rows.again) - rows.policy.log_prob, 0.0))
+    clip = config.clip / (rows.again.shape[-1] if config.clip_by_team else 1)
+    gain = np.minimum(ratio * advantage, np.clip(ratio, 1 - clip, 1 + clip) * advantage)
+    if config.surrogate_floor is not None:
+        gain = np.where(advantage < 0, np.maximum(gain, config.surrogate_floor * advantage), gain)
+    said, should = float(np.sum(terms.values["policy"])), -float(gain[counts].sum())
+    if abs(said - should) <= 10 * SUMS * max(float(np.abs(gain[counts]).sum()), 1e-3):
+        return ""
+    return f"the policy's loss is {said:.4g} where its formula has {should:.4g}: is the worse of two taken?"
 
 
 def other_spread(told: ToldTerms | ToldSubgoals) -> str:
