@@ -173,7 +173,8 @@ def _astray(told: ToldTerms) -> list[str]:
 
 
 def other_surrogate(config: Any, told: dict[str, PyTree], rows: ToldRows | None) -> str:
-    """What is wrong with the policy's term, against its formula: the sum of -min(ratio * A, clipped ratio * A).
+    """What is wrong with the policy's term, against its formula: minus the sum of the lesser of ratio * A and
+    clipped ratio * A.
 
     Asked of disturbed weights: as long as ratios are 1, most wrong formulas are right."""
     terms = told.get(TERMS + "policy")
