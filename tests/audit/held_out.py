@@ -1,6 +1,7 @@
 """Defects that checks were not written for (201 to 214), thought up from the product's code alone.
 
 Nobody who writes a check is to look here first: what an audit finds of these says what it finds of others.
+Those with the name of a check were missed at first and are found by it since.
 """
 
 import dataclasses
@@ -214,7 +215,7 @@ def worth_beyond_the_end(search):
 
 
 HELD_OUT: tuple[Planted, ...] = (
-    Planted(201, "eaten hares stay in view", "envs", "", in_game(eaten_hares_seen)),
+    Planted(201, "eaten hares stay in view", "envs", "rules", in_game(eaten_hares_seen)),
     Planted(202, "seats 1 and 2 start from one draw", "envs", "", in_game(two_from_one_draw)),
     Planted(
         203,
@@ -263,7 +264,7 @@ HELD_OUT: tuple[Planted, ...] = (
         208,
         "the surrogate takes the greater of plain and clipped",
         "algorithms",
-        "",
+        "term_weights",
         both(
             replacing(PPO, "clipped_policy_loss", the_greater_of_two),
             replacing("coplay.algorithms.losses", "clipped_policy_loss", the_greater_of_two),
@@ -273,7 +274,7 @@ HELD_OUT: tuple[Planted, ...] = (
         209,
         "the last two seats are told the same name",
         "algorithms",
-        "",
+        "own_rows",
         replacing(ACTOR_CRITIC, "with_identity", one_name_too_few),
         "mappo_4h1s_4x4",
     ),
@@ -289,7 +290,7 @@ HELD_OUT: tuple[Planted, ...] = (
         211,
         "no gradient through more than one step of memory",
         "nets",
-        "",
+        "term_weights",
         replacing(RECURRENT, "remember", one_step_back),
         "ppo_gru_4h1s_4x4",
     ),

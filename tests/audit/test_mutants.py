@@ -7,11 +7,12 @@ import pytest
 
 from tests.audit.suite import DEFECTS, quickly
 
+SINCE = [n for n, planted in sorted(DEFECTS.items()) if planted.check and n > 200]  # missed at first
 OTHERS = [n for n, planted in sorted(DEFECTS.items()) if planted.room not in ("envs", "planning") and n < 100]
 
 
 @pytest.mark.sampled(10)
-@pytest.mark.parametrize("number", OTHERS)
+@pytest.mark.parametrize("number", [*OTHERS, *SINCE])
 def test_each_planted_defect_is_found_by_the_check_for_it(number):
     found = quickly(DEFECTS[number])
     assert found.verdict == "fail", f"{DEFECTS[number].what}: {found}"

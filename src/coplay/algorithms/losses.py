@@ -28,8 +28,8 @@ class ToldTerms:
     loss_slope: Float[Array, "*group weight"]
     values: dict[str, Float[Array, "*group"]]
     slopes: dict[str, Float[Array, "*group weight"]]
-    stepped: dict[str, Float[Array, "*group"]]  # each value after a small step down its own slope
-    falls: dict[str, Float[Array, "*group"]]  # by how much each should then be less
+    fell: dict[str, Float[Array, "*group"]]  # by how much each is less after a small step down its own slope
+    falls: dict[str, Float[Array, "*group"]]  # by how much it should be
 
 
 def told_terms(loss: Callable, terms: Callable, weights: PyTree, batch: PyTree) -> ToldTerms:
@@ -44,19 +44,20 @@ def told_terms(loss: Callable, terms: Callable, weights: PyTree, batch: PyTree) 
     length = TRIED * jnp.linalg.norm(_in_a_row(weights))
     falls = {name: jnp.minimum(length * steep[name], FALLS * jnp.abs(x)) for name, x in values.items()}
 
-    def after_a_step(slope: PyTree, fall: Array) -> Terms:
+    def stepped(slope: PyTree, fall: Array) -> Terms:
         by = fall / jnp.maximum(jnp.sum(_in_a_row(slope) ** 2), 1e-30)
         return terms(jax.tree.map(lambda w, x: w - by * x, weights, slope), batch)
 
     names = [name for name in values if name != WHOLE]
-    stacked = jax.tree.map(lambda *x: jnp.stack(x), *[slopes[name] for name in names])
-    each = jax.vmap(after_a_step)(stacked, jnp.stack([falls[name] for name in names]))
+    slope_of = jax.tree.map(lambda *x: jnp.stack(x), *[slopes[name] for name in names])
+    fall_of = jnp.stack([falls[name] for name in names])
+    down, up = (jax.vmap(stepped)(slope_of, way * fall_of) for way in (0.5, -0.5))  # so curves cancel out
     return ToldTerms(
         loss=values[WHOLE],
         loss_slope=_in_a_row(slopes[WHOLE]),
         values={name: values[name] for name in names},
         slopes={name: _in_a_row(slopes[name]) for name in names},
-        stepped={name: each[name][place] for place, name in enumerate(names)},
+        fell={name: up[name][place] - down[name][place] for place, name in enumerate(names)},
         falls={name: falls[name] for name in names},
     )
 

@@ -266,7 +266,7 @@ def rules(subject: Subject, budget: Budget, key: Key) -> Outcome:
     walked = quick(lambda k: contract.walk(env, MOMENTS, k))(stream(key, "walk"))
     said = contract.breaches(env, contract.in_numpy(walked))
     seen = subject.moments(MOMENTS)
-    said += _unpaid(env, seen) + _idle(env, seen) + _impossible(env, seen)
+    said += _unpaid(env, seen) + _idle(env, seen) + _impossible(env, seen) + _told_otherwise(env, seen)
     return exact("promises of the game that random play broke", len(said), MOMENTS, "; ".join(said))
 
 
@@ -318,6 +318,25 @@ def _impossible(env: Environment, seen: Moments) -> list[str]:
         return []
     fine = quick(jax.vmap(lambda s, n: entities.possible(s, entities.read(n))))(seen.state, seen.next_state)
     return [] if np.asarray(fine).all() else ["a step led to a board that cannot follow"]
+
+
+def _told_otherwise(env: Environment, seen: Moments) -> list[str]:
+    """Games that are made from boards as well as by steps: made from the board that a step led to, a moment
+    is what the step said it was."""
+    entities = env.entities
+    if entities is None:
+        return []
+
+    def made(state, action, after_state, reward):
+        return entities.write(state, action, entities.read(after_state), reward)
+
+    state, after = quick(jax.vmap(made))(seen.state, seen.action, seen.next_state, seen.after.reward)
+    same = {"state": _trees_alike(env, state, seen.next_state)} | {
+        field.name: _trees_alike(env, getattr(after, field.name), getattr(seen.after, field.name))
+        for field in dataclasses.fields(TimeStep)
+    }
+    other = [name for name, is_same in same.items() if not np.asarray(is_same).all()]
+    return [f"{', '.join(other)} after a step: other than where its board is set up"] if other else []
 
 
 # --- contests -------------------------------------------------------------------------------------

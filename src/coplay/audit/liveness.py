@@ -6,6 +6,7 @@ and views are arguments of the programs that every other check uses. What settin
 
 import dataclasses
 import re
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +16,7 @@ from jaxtyping import Bool
 from coplay.audit.captured import Round, quick, update_key
 from coplay.audit.compare import (
     Module,
+    all_disturbed,
     changed_modules,
     differences,
     disturbed,
@@ -40,6 +42,7 @@ from coplay.types import (
 )
 
 CLOSE = 1e-5
+TOLD_APART = 0.1  # noise on every weight, so that a name is heard wherever it is told
 RATE = re.compile(r"\['optimiser'\]\[\d+\]\['\w+'\]$")  # a learning rate, where optimisers keep theirs
 
 
@@ -114,7 +117,7 @@ def _learned(subject: Subject, one: Round, params: PyTree, trajectory: Trajector
 
 def own_rows(subject: Subject, budget: Budget, key: Key) -> Outcome:
     """Does everyone act by its own weights and its own name, and by nobody else's?"""
-    statistic = "pairs of seats where one's weights or name change what the other does"
+    statistic = "pairs of seats where one's weights or name change what the other does, or not what it does"
     one, parts, seats = subject.rounds()[1], subject.parts(), subject.seats
     params, actor = one.before.params, one.before.actor
     now = actor.memory, actor.timestep, actor.env_state, key
@@ -127,6 +130,8 @@ def own_rows(subject: Subject, budget: Budget, key: Key) -> Outcome:
         wrong += [f"{what} of seat {seats[row]} makes seat {others[0]} act otherwise"] if len(others) else []
     if not pairs:
         return not_run(statistic, "seats have neither weights nor names of their own")
+    if not wrong and (unheard := _unheard_names(subject, key)):
+        return exact(statistic, len(unheard), pairs, unheard[0], room="algorithms")
     return exact(statistic, len(wrong), pairs, wrong[0] if wrong else "")
 
 
@@ -137,21 +142,44 @@ def _others_in_place(subject: Subject, params: PyTree, key: Key) -> list[tuple[s
     own = [module for module in modules(params) if module.is_own and module.name in acting]
     rows = range(len(subject.seats))
     found = [(m.name, row, disturbed(params, m, key, row)) for m in own for row in rows]
-    return found + [("the name", row, other) for row, other in _other_names(params, subject.learner)]
+    return found + [("the name", row, other) for row, other in _other_names(subject, params)]
 
 
-def _other_names(params: PyTree, learner: str) -> list[tuple[int, PyTree]]:
-    """The weights with one of the learner's seats after the other called something else."""
+def _unheard_names(subject: Subject, key: Key) -> list[str]:
+    """Where weights are shared and told who plays: names under which a seat plays as under its own."""
+    if not _tells_names(subject.config(subject.learner)):
+        return []
+    state, act, found = subject.rounds()[0].before, subject.parts().act, []
+    loud = all_disturbed(state.params, key, TOLD_APART)
+    now = state.actor.memory, state.actor.timestep, state.actor.env_state, key
+    before = np.asarray(act(loud, *now)[1].policy)
+    for shift in range(1, subject.env.num_agents):
+        for row, other in _other_names(subject, loud, shift):
+            seat = subject.seats[row]
+            if np.array_equal(np.asarray(act(other, *now)[1].policy)[:, seat], before[:, seat]):
+                found.append(f"seat {seat} plays the same under another's name: are all told apart?")
+    return found
+
+
+def _tells_names(config: Any) -> bool:
+    """Of policies; generators have a setting of their own for it."""
+    if getattr(config, "context", "none") != "none":
+        return config.identity != "none"
+    return getattr(config, "parameters", "") == "shared_with_id"
+
+
+def _other_names(subject: Subject, params: PyTree, shift: int = 1) -> list[tuple[int, PyTree]]:
+    """The weights with one of the learner's seats after the other called what another is."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(params)
     found = []
     for number, (path, leaf) in enumerate(leaves):
         name = jax.tree_util.keystr(path)
-        is_name = name.startswith(f"['{learner}']") and "identity" in name
+        is_name = name.startswith(f"['{subject.learner}']") and "identity" in name
         if is_name and jnp.issubdtype(leaf.dtype, jnp.integer):
-            for seat in range(leaf.shape[0]):
+            for row in range(leaf.shape[0]):
                 new = [x for _, x in leaves]
-                new[number] = leaf.at[seat].set((leaf[seat] + 1) % max(leaf.shape[0], 2))
-                found.append((seat, jax.tree.unflatten(structure, new)))
+                new[number] = leaf.at[row].set((leaf[row] + shift) % subject.env.num_agents)
+                found.append((row, jax.tree.unflatten(structure, new)))
     return found
 
 

@@ -2,7 +2,8 @@
 
 Learners tell their terms, each with its slope in all weights (`losses.told_terms`), before they descend. The
 slope of a loss must be the sum of its terms' slopes, each times what its setting says; where it is not, what
-each weighs is found by least squares. Fresh weights say little: the spread of subgoals and the divergence
+each weighs is found by least squares. And it must be a slope: a small step down it lessens the term by what
+it says, or a gradient is cut on its way. Fresh weights say little: the spread of subgoals and the divergence
 from the policy that played are next to nothing there. So this is asked of disturbed weights, too.
 """
 
@@ -30,6 +31,7 @@ from coplay.types import PyTree
 SUMS = 1e-4  # of all terms together: rounding
 WEIGHS = 0.01  # of a term's weight
 STEPS = 1e-3  # of a term's value: a smaller fall is lost in rounding
+SLOPES = 0.05  # of what a slope says: clips that a step crosses make 0.035 at most, in all that was tried
 NOISE = 0.1  # on every weight, where terms are to speak up
 QUIET, LOUDEST = 1e-4, 0.9  # share of the gradient, of a term beside those that are needed
 LOUD = 5.0  # weight of a term that is to be heard
@@ -69,16 +71,22 @@ def term_weights(subject: Subject, budget: Budget, key: jax.Array) -> Outcome:
     config, told = subject.config(subject.learner), told_by(subject)
     if not told:
         return not_run(statistic, NOT_TOLD)
-    wrong, seen = [], 0
+    wrong, strays, seen = [], [], 0
     for name in told[0]:
         learned, loud = (_terms_of(each[name]) for each in told)
         seen += len(loud.values) + 1
-        wrong += misweighed(config, loud) + _silent(config, [learned, loud]) + _astray(loud)
+        wrong += misweighed(config, loud) + _silent(config, [learned, loud])
+        strays += [] if _cuts_slopes(config) else astray(loud)
     if said := other_surrogate(config, told[1], _heard_by(subject)[1].get("rows")):
         wrong.append(said)
     other = [said for each in told[1].values() if (said := other_spread(each))]
-    room = "opponents" if other and not wrong else ""
-    return exact(statistic, len(wrong + other), seen, "; ".join([*wrong, *other][:3]), room=room)
+    room = "opponents" if other and not wrong + strays else ""
+    if (
+        len(strays) > 1 and not wrong
+    ):  # what several terms have in common is the networks that they go through
+        room = "nets"
+    found = [*wrong, *strays, *other]
+    return exact(statistic, len(found), seen, "; ".join(found[:3]), room=room)
 
 
 def told_by(subject: Subject) -> list[dict[str, PyTree]]:
@@ -161,15 +169,24 @@ def _silent(config: Any, told: list[ToldTerms]) -> list[str]:
     ]
 
 
-def _astray(told: ToldTerms) -> list[str]:
-    """Terms that a small step down their own slope does not lessen, where it should have by something."""
+def astray(told: ToldTerms) -> list[str]:
+    """Terms that a small step down their own slope lessens by other than the slope says, in words."""
     found = []
     for name, value in told.values.items():
-        fell, falls = value - told.stepped[name], told.falls[name]
+        fell, falls = np.asarray(told.fell[name]), np.asarray(told.falls[name])
         is_asked = falls > STEPS * np.maximum(np.abs(value), 1.0)
-        if np.any(is_asked & (fell <= 0)):
+        ratio = np.where(is_asked, fell / np.maximum(falls, 1e-30), 1.0)
+        worst = float(ratio.flat[np.argmax(np.abs(ratio - 1))])
+        if worst <= 0:
             found.append(f"a step down the slope of {name} does not lessen it: is its gradient its own?")
+        elif abs(worst - 1) > SLOPES:
+            found.append(f"{name} falls {worst:.2f} times as fast as its gradient says: is all of it there?")
     return found
+
+
+def _cuts_slopes(config: Any) -> bool:
+    """Whether part of the slope is left out on purpose: mixtures' weights that no gradient goes through."""
+    return getattr(config, "history_fusion", "off") != "off"
 
 
 def other_surrogate(config: Any, told: dict[str, PyTree], rows: ToldRows | None) -> str:
