@@ -181,6 +181,9 @@ class Environment:
     alike: tuple[int, ...] = ()  # a number for each seat; seats of one number are alike; (): all are
     starts: int | None = None  # how many different starts there are, where they are few
     pays: tuple[tuple[str, float], ...] = ()  # an outcome and what it pays in all; (): nothing has a price
+    by_touch: bool = (
+        False  # what lies on the board goes only where somebody stands, before a step or after it
+    )
     package: str = ""  # whose game it is, by the package's name; "" for ours
     entities: Entities | None = None  # None for games that are no board of things
 

@@ -221,7 +221,7 @@ HELD_OUT: tuple[Planted, ...] = (
         203,
         "the first drift goes, not the one stood on",
         "envs",
-        "",
+        "rules",
         in_game(first_drift_goes),
         "ppo_snowdrift",
     ),

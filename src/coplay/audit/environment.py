@@ -266,7 +266,8 @@ def rules(subject: Subject, budget: Budget, key: Key) -> Outcome:
     walked = quick(lambda k: contract.walk(env, MOMENTS, k))(stream(key, "walk"))
     said = contract.breaches(env, contract.in_numpy(walked))
     seen = subject.moments(MOMENTS)
-    said += _unpaid(env, seen) + _idle(env, seen) + _impossible(env, seen) + _told_otherwise(env, seen)
+    said += _unpaid(env, seen) + _idle(env, seen)
+    said += _untouched(env, seen) + _impossible(env, seen) + _told_otherwise(env, seen)
     return exact("promises of the game that random play broke", len(said), MOMENTS, "; ".join(said))
 
 
@@ -309,6 +310,24 @@ def _idle(env: Environment, seen: Moments) -> list[str]:
         return []
     _, seat, action = np.argwhere(idle)[0]
     return [f"{env.action_names[action]!r} is legal for seat {seat} and does nothing"]
+
+
+def _untouched(env: Environment, seen: Moments) -> list[str]:
+    """Where things go by touch only: none went, or moved, where nobody stood before or after the step."""
+    if not env.by_touch:
+        return []
+    before, after = quick(lambda *states: tuple(jax.vmap(env.draw)(state) for state in states))(
+        seen.state, seen.next_state
+    )
+    stood = np.concatenate([before.players, after.players], axis=1)
+    found = []
+    for kind, cells in before.cells.items():
+        cells = np.asarray(cells)
+        is_gone = (cells[..., 0] >= 0) & np.any(cells != np.asarray(after.cells[kind]), axis=-1)
+        is_touched = np.any(np.all(cells[:, :, None] == stood[:, None], axis=-1), axis=-1)
+        if np.any(is_gone & ~is_touched):
+            found.append(f"a {kind} went where nobody stood")
+    return found
 
 
 def _impossible(env: Environment, seen: Moments) -> list[str]:

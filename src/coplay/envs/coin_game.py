@@ -67,6 +67,7 @@ def make(**options) -> Environment:
         plane_shape=(config.size, config.size, CHANNELS),
         reward_values=(-2.0, -1.0, 0.0, 1.0) if config.tie == "both" else (-2.0, -0.5, 0.0, 0.5, 1.0),
         ceiling=_ceiling(config.size, config.horizon),
+        by_touch=True,
         random_return=0.0,  # the owner takes a coin (+1 in all) as often as the other does (-1)
     )
 

@@ -76,6 +76,7 @@ def make(**options) -> Environment:
         reward_values=_reward_values(config),
         ceiling=config.drifts * (config.removal_reward - config.removal_cost / config.players),
         pays=(("drifts", config.players * config.removal_reward - config.removal_cost),),
+        by_touch=True,
         random_return=11.0 if config == SnowdriftConfig(observation=config.observation) else None,
     )
 

@@ -73,6 +73,7 @@ def make(**options) -> Environment:
         reward_values=_reward_values(config),
         ceiling=_ceiling(config),
         alike=config.strengths or (),
+        by_touch=True,
         pays=(("stags", config.stag_reward), ("hares", config.hare_reward)),
         entities=None if config.strengths else entities(config, maps),  # strength is no thing on a board
     )
