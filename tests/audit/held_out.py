@@ -282,7 +282,7 @@ HELD_OUT: tuple[Planted, ...] = (
         210,
         "ratios of earlier seats upside down",
         "algorithms",
-        "",
+        "turns",
         replacing("coplay.algorithms.happo", "_weighted", old_over_new),
         "happo_4h1s_4x4",
     ),

@@ -1,5 +1,6 @@
 """Where two trees differ, and trees of which some rows are disturbed: what exact checks are made of."""
 
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from coplay.types import Key, PyTree, Seated
 
+RATE = re.compile(r"\['optimiser'\]\[\d+\]\['\w+'\]$")  # a learning rate, where optimisers keep theirs
 BESIDE = {"scale", "seat"}  # what is kept beside networks: a scale of returns, what a seat knows of itself
 
 
@@ -145,6 +147,17 @@ def noise_like(leaf: jax.Array, number: int, key: Key, size: float, seat: int | 
         is_its = (np.arange(leaf.shape[0]) == seat).reshape(-1, *(1,) * (leaf.ndim - 1))
         noise = np.where(is_its, noise, 0.0)
     return noise.astype(leaf.dtype)
+
+
+def without_rates(learner: PyTree) -> tuple[PyTree, int]:
+    """The learner with every rate at 0, and how many there were."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(learner)
+    is_rate = [
+        bool(RATE.search(jax.tree_util.keystr(path))) and jnp.issubdtype(leaf.dtype, jnp.floating)
+        for path, leaf in leaves
+    ]
+    new = [jnp.zeros_like(leaf) if rate else leaf for (_, leaf), rate in zip(leaves, is_rate, strict=True)]
+    return jax.tree.unflatten(structure, new), sum(is_rate)
 
 
 def map_seated(function: Callable, *trees: PyTree) -> PyTree:

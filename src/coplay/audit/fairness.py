@@ -6,13 +6,14 @@ one seat, and then which seats learn otherwise.
 """
 
 import dataclasses
+import itertools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Bool
+from jaxtyping import Array, Bool, Float
 from scipy import stats
 
 from coplay.audit.captured import Round, collector, rounds_from, update_key
@@ -24,6 +25,7 @@ from coplay.audit.compare import (
     modules,
     own_tensors,
     told,
+    without_rates,
 )
 from coplay.audit.finding import SHARED, Check, Effect, Outcome, exact, not_run
 from coplay.audit.renamed import circle, renamed_state
@@ -35,6 +37,8 @@ from coplay.types import Environment, Key, PyTree, Seated, TrainState, Trajector
 UPDATES = 3
 POOLED = 1e-4  # relative
 GIFT = 5.0  # added to rewards, to see whom it reaches
+STEEP = "policy/grad_norm"
+LIKELIER = 1000.0
 TAKE_TURNS = {"happo"}  # later learners mind how earlier ones have moved
 ALONE = {"policy", "critic", "scale"}  # networks of a learner that models nobody
 NOTABLE = 0.02  # share of actions
@@ -185,6 +189,8 @@ def turns(subject: Subject, budget: Budget, key: Key) -> Outcome:
     statistic = "pairs of seats where one's weights reach what the other learns, and not the other way round"
     one, parts = subject.rounds()[1], subject.parts()
     own = [module for module in modules(one.before.params) if module.is_own]
+    if subject.learner in TAKE_TURNS:
+        return _in_turns(subject)
     if reason := _not_asked(subject):
         return not_run(statistic, reason)
 
@@ -198,6 +204,41 @@ def turns(subject: Subject, budget: Budget, key: Key) -> Outcome:
             params = disturbed(params, module, jax.random.fold_in(key, number), seat, size=0.05)
         reaches.append(_moved(plainly, learned(params)))
     return exact(statistic, *_told_reach(subject, np.stack(reaches), "weights"))
+
+
+def _in_turns(subject: Subject) -> Outcome:
+    """Where learners take turns, a later one weighs its advantages by what an earlier one has changed.
+
+    Without rates nobody moves. One seat's moves are said to have been unlikely when they were made, as if it
+    had since made them a thousand times as likely: gradients of whoever comes later grow, and no others."""
+    statistic = "pairs of learners of whom the later does not weigh what the earlier one changed"
+    one, seats = subject.rounds()[1], subject.seats
+    learner, count = without_rates(one.before.learner)
+    if not count or STEEP not in one.metrics:
+        return not_run(statistic, "this learner does not keep its rates where they could be set to 0")
+
+    def steep(trajectory: Trajectory) -> Float[np.ndarray, " seat"]:
+        key = update_key(one.before)
+        (_, _, figures), _ = subject.parts().learn(one.before.params, learner, trajectory, key)
+        return np.asarray(figures[STEEP])[seats]
+
+    grown = np.stack([steep(_once_unlikely(one.trajectory, seat)) for seat in seats]) / steep(one.trajectory)
+    wrong, pairs = [], list(itertools.combinations(range(len(seats)), 2))
+    for i, j in pairs:
+        earlier, later = sorted((grown[i, j], grown[j, i]))
+        if abs(earlier - 1) > POOLED or later < np.sqrt(LIKELIER):
+            wrong.append(
+                f"where seat {seats[i]} or {seats[j]} has made its moves {LIKELIER:g} times as likely, the "
+                f"other's gradient is {later:.3g} and {earlier:.3g} times as long; one must be much longer"
+            )
+    return exact(statistic, len(wrong), len(pairs), wrong[0] if wrong else "", room="algorithms")
+
+
+def _once_unlikely(played: Trajectory, seat: int) -> Trajectory:
+    decision = played.steps.decision
+    log_prob = decision.log_prob.at[..., seat].add(-np.log(LIKELIER))
+    decided = dataclasses.replace(decision, log_prob=log_prob)
+    return dataclasses.replace(played, steps=dataclasses.replace(played.steps, decision=decided))
 
 
 def twins(subject: Subject, budget: Budget, key: Key) -> Outcome:

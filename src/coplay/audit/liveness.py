@@ -5,7 +5,6 @@ and views are arguments of the programs that every other check uses. What settin
 """
 
 import dataclasses
-import re
 from typing import Any
 
 import jax
@@ -24,6 +23,7 @@ from coplay.audit.compare import (
     modules,
     noise_like,
     plain,
+    without_rates,
 )
 from coplay.audit.finding import Check, Outcome, exact, not_run
 from coplay.audit.subject import Budget, Subject
@@ -43,7 +43,6 @@ from coplay.types import (
 
 CLOSE = 1e-5
 TOLD_APART = 0.1  # noise on every weight, so that a name is heard wherever it is told
-RATE = re.compile(r"\['optimiser'\]\[\d+\]\['\w+'\]$")  # a learning rate, where optimisers keep theirs
 
 
 # --- networks ------------------------------------------------------------------------------------
@@ -323,7 +322,7 @@ def stillness(subject: Subject, budget: Budget, key: Key) -> Outcome:
     """Is what is learned from as likely as when it was done, and less so once something was learned?"""
     statistic = "largest divergence from the policy that played, in nats, where nothing has been learned yet"
     one = subject.rounds()[1]
-    learner, count = _without_rates(one.before.learner)
+    learner, count = without_rates(one.before.learner)
     rows = one.taps.get("rows")
     if not count or rows is None:
         return not_run(statistic, "this learner does not keep its rates where they could be set to 0")
@@ -362,7 +361,7 @@ def stays(subject: Subject, budget: Budget, key: Key) -> Outcome:
     """With a rate of 0, does an update leave weights as they were?"""
     statistic = "networks that an update moves though their learning rate is 0"
     one = subject.rounds()[1]
-    learner, count = _without_rates(one.before.learner)
+    learner, count = without_rates(one.before.learner)
     if not count:
         return not_run(statistic, "this learner does not keep its rates where they could be set to 0")
     (after, _, _), _ = subject.parts().learn(
@@ -391,17 +390,6 @@ def _leaps(one: Round) -> list[str]:
             if np.linalg.norm(after - before) > max(0.5 * np.linalg.norm(before), 1.0):
                 found.append(jax.tree_util.keystr(path))
     return found
-
-
-def _without_rates(learner: PyTree) -> tuple[PyTree, int]:
-    """The learner with every rate at 0, and how many there were."""
-    leaves, structure = jax.tree_util.tree_flatten_with_path(learner)
-    is_rate = [
-        bool(RATE.search(jax.tree_util.keystr(path))) and jnp.issubdtype(leaf.dtype, jnp.floating)
-        for path, leaf in leaves
-    ]
-    new = [jnp.zeros_like(leaf) if rate else leaf for (_, leaf), rate in zip(leaves, is_rate, strict=True)]
-    return jax.tree.unflatten(structure, new), sum(is_rate)
 
 
 def code(subject: Subject, budget: Budget, key: Key) -> Outcome:
