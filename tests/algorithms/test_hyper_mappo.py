@@ -11,9 +11,11 @@ import pytest
 from numpy.testing import assert_allclose
 
 from coplay.algorithms.hyper_mappo import hyper_mappo
-from coplay.algorithms.hyper_terms import Spoken, _followed, _shares, _smooth
+from coplay.algorithms.hyper_terms import _followed, _share_of_moved, _shares, _smooth
 from coplay.algorithms.ppo import MAPPOConfig, loss_terms, mappo, step_by
+from coplay.envs import make_game
 from coplay.experiment import with_overrides
+from coplay.nets.hyper import Spoken
 from coplay.players.frozen import greedy
 from coplay.settings import parse_text
 from coplay.types import Seated
@@ -23,6 +25,7 @@ from tests.algorithms.generated import (
     NETWORKS,
     PLAN,
     SEATS,
+    TIME,
     TINY,
     VARIANTS,
     batch_of,
@@ -43,21 +46,6 @@ from tests.small import same_bits, small
 @pytest.fixture(scope="module")
 def env():
     return game_for({})
-
-
-WIRED = {
-    name: VARIANTS[name]
-    for name in (
-        "identity",
-        "identity, the copy plays",
-        "identity, a moved critic",
-        "local",
-        "local, transformer",
-        "local, fused",
-        "joint",
-        "local, convolutions",
-    )
-}
 
 
 @pytest.mark.sampled(7)
@@ -83,7 +71,7 @@ def test_what_is_read_again_is_what_was_played_and_moves_all_that_is_generated(c
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("changes", WIRED.values(), ids=WIRED)
+@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
 def test_every_tensor_of_the_generator_is_in_the_optimiser_and_moves_within_two_updates(changes):
     env = game_for(changes)
     _, _, algorithm = parts(env, config(**changes))
@@ -99,7 +87,7 @@ def test_every_tensor_of_the_generator_is_in_the_optimiser_and_moves_within_two_
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize("changes", WIRED.values(), ids=WIRED)
+@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
 def test_what_the_generator_says_reaches_play_learning_and_scores(changes):
     env, settings = game_for(changes), config(**changes)
     _, _, algorithm = parts(env, settings)
@@ -172,20 +160,63 @@ def test_a_generator_that_says_the_same_always_is_smooth(env):
 
 
 def test_smoothness_is_the_mean_over_steps_that_moved(env):
-    # one seat, four steps, increments (0, 0), (1, 1), (1, 1), (3, 3); an episode begins at the third:
-    # moved are the second (squares 1, 1) and the fourth (4, 4): (1 + 4) / 2 = 2.5, times 4 rows that count
+    # one seat, four steps, all numbers 0, 1, 1, 3; an episode begins at the third: moved are the second (by
+    # a square of 1) and the fourth (4), so (1 + 4) / 2 = 2.5, times 4 rows that count
     settings = config(context="local_history", regenerate_every=1, generate="last_layer", smooth="weight")
     model, _, algorithm = parts(env, settings)
     params = algorithm.init(jax.random.key(0))
     batch = batch_of(env, settings, params, played(env, algorithm, params))
     one = jax.tree.map(lambda x: x[:1], batch)
     counts = jnp.zeros((1, LENGTH, 4), bool).at[:, :, 0].set(True)
-    one = dataclasses.replace(one, policy=dataclasses.replace(one.policy, counts=counts))
-    numbers = jnp.broadcast_to(jnp.array([0.0, 1.0, 1.0, 3.0])[None, :, None, None], (1, LENGTH, 4, 2))
-    fresh = jnp.broadcast_to(jnp.array([False, True, False, True])[None, :, None], (1, LENGTH, 4))
-    spoken = Spoken((), jnp.zeros((1, LENGTH, 4, 4)), numbers, fresh)
-    found = _smooth(model, settings, params.common["group"], one, spoken)
-    assert_allclose(found, 2.5 * 4)
+    first = jnp.array([[True, False, True, False]])
+    policy = dataclasses.replace(one.policy, counts=counts)
+    one = dataclasses.replace(one, policy=policy, valued=counts, first=first)
+    weights = params.common["group"]
+    one = dataclasses.replace(one, beside={"moved": _share_of_moved(model, weights, one)})
+    size = weights["generator"].heads.bias.shape[0]
+    numbers = jnp.broadcast_to(jnp.array([0.0, 1.0, 1.0, 3.0])[None, :, None, None], (1, LENGTH, 4, size))
+    found = _smooth(model, settings, weights, one, Spoken((), jnp.zeros((1, LENGTH, 4, 4)), numbers))
+    assert_allclose(found, 2.5 * 4, rtol=1e-6)
+
+
+@pytest.mark.parametrize("smooth", ["policy", "weight"])
+def test_smoothness_does_not_hang_on_how_rows_are_cut_into_chunks(smooth):
+    hunt = game_for({"encoder": "conv"})  # whose players leave, so that chunks count unequally
+    figures = []
+    for chunk_rows in (LENGTH, 1000):
+        settings = config(
+            context="local_history", generate="full", regenerate_every=1, smooth=smooth, chunk_rows=chunk_rows
+        )
+        _, _, algorithm = parts(hunt, settings)
+        params = loud(algorithm.init(jax.random.key(0)))
+        figures.append(figures_of(algorithm, params, played(hunt, algorithm, params))["hyper/smooth"])
+    assert float(figures[0]) > 1e-4
+    assert_allclose(*figures, rtol=1e-4)
+
+
+def test_increments_made_anew_where_a_sequence_begins_count_as_any_other():
+    game = make_game("specialisation", num_agents=4, rounds=TIME)
+    settings = config(context="local_history", regenerate_every=LENGTH)
+    _, _, algorithm = parts(game, settings)
+    params = loud(algorithm.init(jax.random.key(0)))
+    figures = figures_of(algorithm, params, played(game, algorithm, params))
+    assert float(figures["hyper/smooth"]) > 1e-4
+    assert float(figures["hyper/response"]) > 1e-4
+
+
+def test_smoothness_of_weights_is_also_told_beside_the_actors_own(env):
+    settings = config(context="local_history", generate="last_layer", regenerate_every=1, smooth="weight")
+    _, _, algorithm = parts(env, settings)
+    params = loud(algorithm.init(jax.random.key(0)))
+    figures = figures_of(algorithm, params, played(env, algorithm, params))
+    own = [np.asarray(leaf) for leaf in jax.tree.leaves(params.common["group"]["policy"])]
+    mean_square = sum((leaf**2).sum() for leaf in own) / sum(leaf.size for leaf in own)
+    assert_allclose(figures["hyper/smooth_relative"], figures["hyper/smooth"] / mean_square, rtol=1e-5)
+
+
+def figures_of(algorithm, params, trajectory):
+    learner = algorithm.learn.init(params)
+    return jax.jit(algorithm.learn.update)(params, learner, trajectory, jax.random.key(0))[2]
 
 
 def test_alignment_is_nothing_before_the_first_step_and_something_after(env):

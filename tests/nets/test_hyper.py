@@ -235,8 +235,27 @@ def test_a_context_is_kept_until_the_next_is_due():
     same = np.asarray(jnp.all(spoken.numbers[:, 1:] == spoken.numbers[:, :-1], axis=(-1, -2)))
     assert_array_equal(same[0], [True, False, True, False, True])
     assert_array_equal(same[1], [True, False, False, True, False])  # begins anew at 3
-    assert_array_equal(spoken.is_fresh[0, :, 0], [False, False, True, False, True, False])
-    assert_array_equal(spoken.is_fresh[1, :, 0], [False, False, True, False, False, True])
+    moved = generator.is_moved(generator.empty(row.shape[0], SEATS), first, SEATS)
+    assert_array_equal(moved[0, :, 0], [False, False, True, False, True, False])
+    assert_array_equal(moved[1, :, 0], [False, False, True, False, False, True])
+
+
+@pytest.mark.parametrize("changes", [{"every": 2}, {"decay": 0.5}], ids=str)
+def test_the_increments_before_a_sequence_are_those_it_was_cut_from(changes):
+    actor, generator = made(shape("local", "last_layer", **changes), loud=0.3)
+    row, first = rows(generator)
+    whole = read(actor, generator, row, first)
+    memory = jax.tree.map(lambda x: x[:, 1], whole.memory)  # after the second step: the third is due
+    numbers = read(actor, generator, row[:, 2:], first[:, 2:], memory).numbers
+    assert_allclose(generator.before(memory, numbers), whole.numbers[:, 1:-1], atol=1e-6)
+    assert generator.is_moved(memory, first[:, 2:], SEATS)[0, 0].all()
+
+
+def test_what_is_not_known_before_a_sequence_is_not_compared():
+    _, generator = made(shape("local", "last_layer"), loud=0.3)
+    first = jnp.zeros((2, 3), bool)
+    moved = generator.is_moved(generator.empty(2, SEATS), first, SEATS)
+    assert_array_equal(moved[:, :, 0], [[False, True, True]] * 2)
 
 
 def test_increments_add_up_and_fade():
@@ -264,6 +283,21 @@ def test_the_length_of_an_increment_is_that_of_the_weights_it_adds():
     left, right, bias = numbers[:64].reshape(16, 4), numbers[64:84].reshape(4, 5), numbers[84:]
     expected = 0.5 * np.sqrt(np.sum((left @ right) ** 2) + np.sum(bias**2))
     assert_allclose(generator.length(jnp.asarray(numbers)[None])[0], expected, rtol=1e-5)
+
+
+def test_increments_are_apart_by_the_weights_they_add_not_by_their_factors():
+    actor, generator = made(shape("local", "low_rank", scale=0.5), loud=0.3)
+    row, first = rows(generator)
+    mine, theirs = read(actor, generator, row, first).numbers[0, :2, 0]
+
+    def added(numbers):
+        left, right, bias = numbers[:64].reshape(16, 4), numbers[64:84].reshape(4, 5), numbers[84:]
+        return 0.5 * np.concatenate([np.ravel(left @ right), bias])
+
+    expected = np.mean((added(np.asarray(mine)) - added(np.asarray(theirs))) ** 2)
+    assert_allclose(generator.apart(mine[None], theirs[None])[0], expected, rtol=1e-4)
+    still = mine.at[64:].set(0.0)  # no right factor and no bias: nothing is added, whatever the left one is
+    assert_array_equal(generator.apart(still[None], still.at[:64].add(1.0)[None]), [0.0])
 
 
 def test_a_unit_vector_points_the_same_way():

@@ -293,7 +293,7 @@ def _value_in_context(model: ActorCritic, weights: PyTree, memory: Memory, input
     size = sum(generator.shape.context.told)
     seen, told = inputs[..., :-size], inputs[..., -size:]
     actor = network_of(model, weights, "policy")
-    remembered, context, _ = generator.contexts(actor, memory, told, first)
+    remembered, context = generator.contexts(actor, memory, told, first)
     heads, critic = network_of(model, weights, CRITIC_HEADS), network_of(model, weights, "critic")
     return remembered, heads.value(critic, seen, jax.lax.stop_gradient(context))
 

@@ -33,7 +33,7 @@ from coplay.algorithms.ppo import Plan, loss_terms
 from coplay.algorithms.targets import Batch
 from coplay.diagnostics.drift import divergence
 from coplay.nets.hyper import Spoken
-from coplay.training.devices import masked_mean
+from coplay.training.devices import masked_mean, total
 from coplay.types import Metrics, PyTree, Seated, Trajectory
 
 WEAKEST, STRONGEST, STEP = 1e-4, 10.0, 1.5  # of align's weight, and the factor it moves by
@@ -42,12 +42,16 @@ WEAKEST, STRONGEST, STEP = 1e-4, 10.0, 1.5  # of align's weight, and the factor 
 def additions(model: ActorCritic, config: HyperMAPPOConfig, plan: Plan) -> Additions:
     """Everything below, in the places where PPO asks for it."""
 
+    smooths = bool(config.smooth_weight and config.moves_in_time)
+
     def prepare(params: Seated, state: PyTree, trajectory: Trajectory, batch: Batch) -> Batch:
-        if not config.align_weight:
-            return batch
-        strength = jnp.broadcast_to(state["strength"], batch.first.shape[:1])
-        reference = _reference(model, config, params, trajectory, batch)
-        return dataclasses.replace(batch, beside={"reference": reference, "strength": strength})
+        beside = {}
+        if config.align_weight:
+            beside["strength"] = jnp.broadcast_to(state["strength"], batch.first.shape[:1])
+            beside["reference"] = _reference(model, config, params, trajectory, batch)
+        if smooths:
+            beside["moved"] = _share_of_moved(model, model.sharing.weights(params), batch)
+        return dataclasses.replace(batch, beside=beside) if beside else batch
 
     def speak_and_add(weights: PyTree, batch: Batch):
         memory = memory_of(model, batch.memory, "policy")
@@ -55,8 +59,10 @@ def additions(model: ActorCritic, config: HyperMAPPOConfig, plan: Plan) -> Addit
         terms, figures = {}, {}
         if config.align_weight:
             terms["align"], figures["hyper/align"] = _align(spoken.logits, batch)
-        if config.smooth_weight and config.moves_in_time:
+        if smooths:
             terms["smooth"] = figures["hyper/smooth"] = _smooth(model, config, weights, batch, spoken)
+        if smooths and config.smooth == "weight":
+            figures["hyper/smooth_relative"] = terms["smooth"] / _mean_square(weights["policy"])
         return spoken.logits, terms, figures
 
     def finish(after: Seated, state: PyTree, seen: Glance, moved: Float[Array, " seat"]):
@@ -158,24 +164,41 @@ def _align(logits: Float[Array, "column time seat action"], batch: Batch) -> tup
     return jnp.sum(kl * batch.beside["strength"][:, None, None]), jnp.sum(kl)
 
 
+def _share_of_moved(model: ActorCritic, weights: PyTree, batch: Batch) -> Float[Array, "column time seat"]:
+    """What each row counts for in `_smooth`: nothing where increments did not move, elsewhere so much that
+    the sum over all rows, divided by those that teach as `fit` does, is the mean over rows that moved."""
+    memory = memory_of(model, batch.memory, "policy")
+    generator, counts = network_of(model, weights, "generator"), batch.policy.counts
+    is_moved = generator.is_moved(memory, batch.first, counts.shape[-1]) & _since_before(counts)
+    taught, moved = (total(jnp.sum(x, dtype=jnp.float32)) for x in (batch.valued, is_moved))
+    return is_moved * (taught / jnp.maximum(moved, 1.0))
+
+
 def _smooth(
     model: ActorCritic, config: HyperMAPPOConfig, weights: PyTree, batch: Batch, spoken: Spoken
-) -> Array:
-    """The mean over steps where increments moved, times all rows that count, as `fit` divides by those."""
+) -> Float[Array, ""]:
+    """How far increments moved, summed over rows as much as each counts."""
+    memory = memory_of(model, batch.memory, "policy")
+    generator, share = network_of(model, weights, "generator"), batch.beside["moved"]
     if config.smooth == "weight":
-        before = jnp.roll(spoken.numbers, 1, axis=1)
-        apart = jnp.mean((config.delta_scale * (spoken.numbers - before)) ** 2, axis=-1)
+        apart = generator.apart(spoken.numbers, generator.before(memory, spoken.numbers))
     else:
-        apart = _response(model, weights, batch.policy_input, batch.policy.legal, spoken)
-    is_moved = spoken.is_fresh & batch.policy.counts & _was_there(batch.policy.counts)
-    share = jnp.sum(batch.policy.counts) / jnp.maximum(jnp.sum(is_moved), 1)
-    return jnp.sum(jnp.where(is_moved, apart, 0.0)) * share
+        apart = _response(model, weights, memory, batch.policy_input, batch.policy.legal, spoken)
+    return jnp.sum(jnp.where(share > 0, apart * share, 0.0))
 
 
-def _response(model: ActorCritic, weights: PyTree, rows: Array, legal: Array, spoken: Spoken) -> Array:
+def _response(
+    model: ActorCritic, weights: PyTree, memory: PyTree, rows: Array, legal: Array, spoken: Spoken
+) -> Array:
     """How far each step's increments move play from those of the step before, on one observation."""
-    before = log_policy(_logits(model, weights, rows, jnp.roll(spoken.numbers, 1, axis=1)), legal)
+    earlier = network_of(model, weights, "generator").before(memory, spoken.numbers)
+    before = log_policy(_logits(model, weights, rows, earlier), legal)
     return divergence(before, log_policy(spoken.logits, legal))
+
+
+def _mean_square(weights: PyTree) -> Float[Array, ""]:
+    leaves = jax.tree.leaves(weights)
+    return sum(jnp.sum(leaf**2) for leaf in leaves) / sum(leaf.size for leaf in leaves)
 
 
 def _logits(model: ActorCritic, weights: PyTree, rows: Array, numbers: Array) -> Array:
@@ -185,9 +208,10 @@ def _logits(model: ActorCritic, weights: PyTree, rows: Array, numbers: Array) ->
     return generator.explored(rows, generator.speak(actor, own, numbers))
 
 
-def _was_there(counts: Bool[Array, "column time seat"]) -> Bool[Array, "column time seat"]:
-    """Whether the step before is in the column and counted."""
-    return jnp.roll(counts, 1, axis=1).at[:, 0].set(False)
+def _since_before(counts: Bool[Array, "column time seat"]) -> Bool[Array, "column time seat"]:
+    """Whether a step counts and the one before did; who is there in the first of a column, and did not begin
+    there, was there before."""
+    return counts & jnp.roll(counts, 1, axis=1).at[:, 0].set(True)
 
 
 # --- figures -------------------------------------------------------------------------------------
@@ -233,8 +257,8 @@ def _figures(model: ActorCritic, params: Seated, seen: Glance) -> Metrics:
         if spoken.numbers.ndim == 2:
             return found
         found["length"] = found["length"].reshape(inputs.shape[:3])
-        response = _response(model, weights, inputs, legal, spoken)
-        return found | {"response": response, "is_fresh": spoken.is_fresh}
+        response = _response(model, weights, memory, inputs, legal, spoken)
+        return found | {"response": response, "is_moved": generator.is_moved(memory, first, inputs.shape[2])}
 
     found = in_slices(model, look, (seen.memory, seen.inputs, seen.legal, seen.first))
     theta = jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(weights["policy"])))
@@ -244,5 +268,5 @@ def _figures(model: ActorCritic, params: Seated, seen: Glance) -> Metrics:
     }
     if "response" not in found:
         return figures
-    is_moved = found["is_fresh"] & seen.active & _was_there(seen.active)
+    is_moved = found["is_moved"] & _since_before(seen.active)
     return figures | {"hyper/response": masked_mean(found["response"], is_moved, (0, 1, 2))}

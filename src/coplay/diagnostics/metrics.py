@@ -41,6 +41,7 @@ METRICS: dict[str, str] = {
     "drift/diversity": "Mean Jensen-Shannon divergence of players on the same rows; every tenth update.",
     "hyper/align": "Divergence from the policy held on to, as learned; averaged over epochs.",
     "hyper/smooth": "How far neighbouring increments are apart; averaged over epochs.",
+    "hyper/smooth_relative": "The same, compared as weights, by the mean square of the actor's own weights.",
     "hyper/share/<term>": "What a term is of the loss, weights and all, taken without sign.",
     "hyper/smooth_share": "The smoothness term by the policy's own; above 1 it holds play back.",
     "hyper/beta": "Weight of align, as it follows how far play moved.",

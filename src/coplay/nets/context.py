@@ -122,8 +122,8 @@ class Context(eqx.Module):
         first: Bool[Array, "column time"],
         made: Callable[[Array], Array],
         spoken: Callable[[Array], Array],
-    ) -> tuple[Memory, Float[Array, "column time seat context"], Bool[Array, "column time seat"]]:
-        """Memory after each step, contexts, and where one was taken that may differ from the last.
+    ) -> tuple[Memory, Float[Array, "column time seat context"]]:
+        """Memory after each step, and contexts.
 
         `made` and `spoken` say what contexts lead to: increments, and log-probabilities on these rows with
         increments of theirs."""
@@ -135,12 +135,24 @@ class Context(eqx.Module):
         context = unit(jnp.concatenate([seen, *self._names(parts)], axis=-1))
         if self.shape.together:
             context = unit(_mean_of_active(context, parts["active"]))
-        is_fresh = jnp.broadcast_to(~first[:, :, None], context.shape[:3])
         if self.shape.every != EACH_STEP:
-            context, age = _kept(memory, context, first, self.shape.every)
+            age = _steps_since_first(memory["age"], first)
+            context = _kept(memory, context, age, self.shape.every)
             remembered |= {"context": context, "age": age}
-            is_fresh = (age > 0) & (_is_due(age, self.shape.every))
-        return remembered, context, is_fresh
+        return remembered, context
+
+    def is_fresh(self, memory: Memory, first: Bool[Array, "column time"], seats: int) -> Array:
+        """Where, within an episode, a context is taken that may not be the last: [column, time, seat]."""
+        if self.shape.is_fixed:
+            return jnp.zeros((*first.shape, seats), bool)
+        if self.is_taken_each_step:
+            return jnp.broadcast_to(~first[:, :, None], (*first.shape, seats))
+        age = _steps_since_first(memory["age"], first)
+        return (age > 0) & _is_due(age, self.shape.every)
+
+    @property
+    def is_taken_each_step(self) -> bool:
+        return self.shape.every == EACH_STEP
 
     def _seen(self, memory: Memory, parts: dict[str, Array], first: Bool[Array, "column time"]):
         assert self.encoder is not None
@@ -257,18 +269,21 @@ def _mean_of_active(
     return jnp.broadcast_to(mean, x.shape)
 
 
-def _kept(memory: Memory, context: Float[Array, "column time seat feature"], first, every: int):
-    """Contexts as they are used, the last due one until the next is, and steps since the episode began.
+def _kept(
+    memory: Memory,
+    context: Float[Array, "column time seat feature"],
+    age: Int[Array, "column time seat"],
+    every: int,
+) -> Float[Array, "column time seat feature"]:
+    """Contexts as they are used: the last due one until the next is.
 
     A context is picked by a product with 0s and a 1: several times faster than going through time."""
-    age = _steps_since_first(memory["age"], first)
     time = age.shape[1]
     at = jnp.arange(1, time + 1)[None, :, None]  # place 0 is what was kept from before
     last_due = jax.lax.cummax(jnp.where(_is_due(age, every), at, 0), axis=1)
     is_picked = last_due[..., None] == jnp.arange(time + 1)[None, None, None, :]
     choices = jnp.concatenate([memory["context"][:, None], context], axis=1)
-    kept = jnp.einsum("ctsp,cpsf->ctsf", is_picked.astype(context.dtype), choices)
-    return kept, age
+    return jnp.einsum("ctsp,cpsf->ctsf", is_picked.astype(context.dtype), choices)
 
 
 def _steps_since_first(

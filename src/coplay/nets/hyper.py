@@ -27,6 +27,7 @@ from coplay.nets.mlp import ACTIVATIONS, MLP, Linear
 from coplay.types import Key, Memory
 
 NEVER = -1e9  # logit of an illegal action
+FACTORS = ("left", "right")  # of an increment that is a product
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,15 +87,34 @@ class Generator(eqx.Module):
         row: Float[Array, "column time seat feature"],
         first: Bool[Array, "column time"],
     ) -> "Spoken":
-        remembered, context, is_fresh = self.contexts(actor, memory, row, first)
+        remembered, context = self.contexts(actor, memory, row, first)
         numbers = _said(self.trunk, self.heads, context)
         if self.shape.decay:
             numbers = _added_up(memory["added"], numbers, first, self.shape.decay)
             remembered |= {"added": numbers}
-            is_fresh = jnp.broadcast_to(~first[:, :, None], is_fresh.shape)
         own = row[..., : self.shape.context.told.observation]
         logits = self.explored(row, self.speak(actor, own, numbers))
-        return Spoken(remembered or (), logits, numbers, is_fresh)
+        return Spoken(remembered or (), logits, numbers)
+
+    def is_moved(
+        self, memory: Memory, first: Bool[Array, "column time"], seats: int
+    ) -> Bool[Array, "column time seat"]:
+        """Where increments may differ from those of the step before, and these are known."""
+        if self.shape.decay:
+            return jnp.broadcast_to(~first[:, :, None], (*first.shape, seats))
+        fresh = self.context.is_fresh(memory, first, seats)
+        return fresh.at[:, 0].set(False) if self.context.is_taken_each_step else fresh
+
+    def before(
+        self, memory: Memory, numbers: Float[Array, "column time seat number"]
+    ) -> Float[Array, "column time seat number"]:
+        """The numbers of the step before each; before the first step, what memory has kept, if it has."""
+        start = numbers[:, 0]
+        if self.shape.decay:
+            start = memory["added"]
+        elif not self.context.is_taken_each_step:
+            start = _said(self.trunk, self.heads, memory["context"])
+        return jnp.concatenate([start[:, None], numbers[:, :-1]], axis=1)
 
     def contexts(
         self,
@@ -102,12 +122,12 @@ class Generator(eqx.Module):
         memory: Memory,
         row: Float[Array, "column time seat feature"],
         first: Bool[Array, "column time"],
-    ) -> tuple[Memory, Float[Array, "*rows context"], Bool[Array, "column time seat"]]:
-        """Memory after each step, contexts by seat or by row, and where one may differ from the last."""
+    ) -> tuple[Memory, Float[Array, "*rows context"]]:
+        """Memory after each step, and contexts by seat or by row."""
         told = self.shape.context.told
         if self.shape.context.is_fixed:
             identity = told.split(row[0, 0])["identity"]
-            return memory, self.context.of_seats(identity), jnp.zeros(row.shape[:3], bool)
+            return memory, self.context.of_seats(identity)
 
         def spoken(numbers: Float[Array, "column time seat number"]) -> Array:
             legal = told.split(row)["legal"] > 0
@@ -140,17 +160,14 @@ class Generator(eqx.Module):
 
     def length(self, numbers: Float[Array, "*rows number"]) -> Float[Array, " group"]:
         """How long the increments are that these numbers stand for, all weights in a row."""
-        delta = self._delta(numbers.reshape(-1, numbers.shape[-1]))
-        square = sum(
-            jnp.sum(value.reshape(len(value), -1) ** 2, axis=-1)
-            for (_, part), value in delta.items()
-            if part not in ("left", "right")
-        )
-        last = max(layer for layer, _ in delta)
-        if (last, "left") in delta:  # the length of a product, from its factors
-            left, right = delta[last, "left"], delta[last, "right"]
-            square = square + jnp.einsum("gia,gib,gao,gbo->g", left, left, right, right)
-        return jnp.sqrt(square)
+        return jnp.sqrt(_squares(self._delta(numbers.reshape(-1, numbers.shape[-1]))))
+
+    def apart(
+        self, numbers: Float[Array, "*rows number"], others: Float[Array, "*rows number"]
+    ) -> Float[Array, "*rows"]:
+        """The mean square by which weights differ under these numbers and those."""
+        mine, theirs = (self._delta(x.reshape(-1, x.shape[-1])) for x in (numbers, others))
+        return _squares(_less(mine, theirs)).reshape(numbers.shape[:-1]) / _reached(self.pieces)
 
 
 class CriticHeads(eqx.Module):
@@ -186,7 +203,6 @@ class Spoken(NamedTuple):
     numbers: Float[
         Array, "*rows number"
     ]  # [seat, number] of a fixed context, [column, time, seat, number] of others
-    is_fresh: Bool[Array, "column time seat"]  # increments may differ from the step before
 
 
 def _trunk(key: Key, inputs: int, hidden: tuple[int, ...]) -> tuple[Linear, ...]:
@@ -211,6 +227,36 @@ def _delta(pieces: tuple[Piece, ...], scale: float, numbers: Float[Array, "group
         (piece.layer, piece.part): x.reshape(-1, *piece.shape) * (1.0 if piece.part == "left" else scale)
         for piece, x in zip(pieces, each, strict=True)
     }
+
+
+def _squares(delta: Delta) -> Float[Array, " group"]:
+    """The sum of squares of what is added to weights; of a product, from its factors."""
+    square = sum(
+        jnp.sum(value.reshape(len(value), -1) ** 2, axis=-1)
+        for (_, part), value in delta.items()
+        if part not in FACTORS
+    )
+    for layer in (layer for layer, part in delta if part == "left"):
+        left, right = (delta[layer, part] for part in FACTORS)
+        square = square + jnp.einsum("gia,gib,gao,gbo->g", left, left, right, right)
+    return jnp.asarray(square)
+
+
+def _less(mine: Delta, theirs: Delta) -> Delta:
+    """One increment less another. AB - CD is (A - C)B + C(B - D), a product of factors twice as wide."""
+    found = {name: value - theirs[name] for name, value in mine.items()}
+    for layer in (layer for layer, part in mine if part == "left"):
+        left, right = (layer, "left"), (layer, "right")
+        found[left] = jnp.concatenate([found[left], theirs[left]], axis=-1)
+        found[right] = jnp.concatenate([mine[right], found[right]], axis=-2)
+    return found
+
+
+def _reached(pieces: tuple[Piece, ...]) -> int:
+    """How many weights increments move."""
+    factors = {piece.part: piece.shape for piece in pieces if piece.part in FACTORS}
+    product = factors["left"][0] * factors["right"][1] if factors else 0
+    return product + sum(math.prod(piece.shape) for piece in pieces if piece.part not in FACTORS)
 
 
 def _moved(
