@@ -93,7 +93,7 @@ def refuse_if_program_too_large(experiment: Experiment, need: int | None, free: 
 def _what_to_change(experiment: Experiment) -> str:
     """The settings that most of the memory goes by: weights made for every row outweigh the rows."""
     if "hyper_mappo" in algorithms_in_play(experiment):
-        return "generate less (generate), make it less often (regenerate_every) or lower chunk_rows"
+        return "generate less (generate) or lower chunk_rows"
     return "lower num_envs, num_steps or chunk_rows"
 
 

@@ -134,7 +134,7 @@ def test_most_of_free_memory_is_six_tenths_and_generated_weights_are_named_first
         BadInput, match=r"needs 3.0 GiB, more than 60% of the 4.0 GiB .* num_steps or chunk_rows"
     ):
         refuse_if_program_too_large(plain, need=3 * 2**30, free=4 * 2**30)
-    with pytest.raises(BadInput, match=r"generate.*regenerate_every.*chunk_rows"):
+    with pytest.raises(BadInput, match=r"generate less \(generate\) or lower chunk_rows"):
         refuse_if_program_too_large(generated, need=61, free=100)
 
 

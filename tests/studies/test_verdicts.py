@@ -75,7 +75,16 @@ def test_without_the_baseline_there_is_nothing_to_claim(told):
 
 def test_the_drift_that_is_saved_is_read_at_the_level(told):
     found = told({"plain": (1.0, 0.05), "generated": (1.0, 0.01)})
-    assert found.claims[0].saved == pytest.approx(0.8)
+    assert found.claims[0].saved == pytest.approx({"plain": 0.8})
+
+
+def test_the_drift_that_is_saved_is_also_told_beside_the_rival_that_needs_least(study, told):
+    # drifts a round 0.04 and 0.02 of rivals, 0.05 of the baseline and 0.01 of the candidate, equal returns
+    found = told({"plain": (1.0, 0.05), "slow": (1.0, 0.04), "wide": (1.0, 0.02), "generated": (1.2, 0.01)})
+    (claim,) = found.claims
+    assert set(claim.saved) == {"plain", "wide"}
+    assert claim.saved["wide"] < claim.saved["plain"]
+    assert "less joint drift than plain and" in sentence(study, found, claim._replace(may_be_made=True))
 
 
 def test_seeds_that_never_reach_the_level_are_counted(told):

@@ -24,7 +24,7 @@ from coplay.types import Metrics, PyTree, Seated, Trajectory
 
 EVERY = 10  # updates between looks at what is dear
 PARTS = 8  # of the sample, whose gradients are compared
-PAIRINGS = 3  # cyclic distances at which players are compared with each other, at most
+PAIRINGS = 8  # cyclic distances at which players are compared, at most: every pair of up to 17
 
 
 class Watch(NamedTuple):

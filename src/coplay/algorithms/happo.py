@@ -33,10 +33,12 @@ class HAPPOConfig(MAPPOConfig):
             )
 
 
-def happo(env: Environment, seats: tuple[int, ...], config: HAPPOConfig, plan: Plan) -> Algorithm:
+def happo(
+    env: Environment, seats: tuple[int, ...], config: HAPPOConfig, plan: Plan, watched: bool = True
+) -> Algorithm:
     learning_reward(config.learning_reward, config.team_share)  # a bad name is refused before anything runs
     model, init = actor_critic(env, seats, config, {"policy": own_view, "critic": joint_view})
-    stage = ppo_stage(env, model, config, plan, learners=taking_turns)
+    stage = ppo_stage(env, model, config, plan, learners=taking_turns, watched=watched)
     return as_algorithm(model, init, in_order({"policy": stage}))
 
 

@@ -34,13 +34,15 @@ from coplay.types import (
 )
 
 
-def hyper_mappo(env: Environment, seats: tuple[int, ...], config: HyperMAPPOConfig, plan: Plan) -> Algorithm:
+def hyper_mappo(
+    env: Environment, seats: tuple[int, ...], config: HyperMAPPOConfig, plan: Plan, watched: bool = True
+) -> Algorithm:
     if config.context == "none":
-        return mappo(env, seats, config, plan)
+        return mappo(env, seats, config, plan, watched)
     learning_reward(config.learning_reward, config.team_share)  # a bad name is refused before anything runs
     model, init = generated_actor_critic(env, seats, config)
     extra = additions(model, config, plan)
-    learn = in_order({"policy": ppo_stage(env, model, config, plan, extra=extra)})
+    learn = in_order({"policy": ppo_stage(env, model, config, plan, extra=extra, watched=watched)})
     algorithm = as_algorithm(model, lambda key: extra.begin(init(key)), learn)
     if config.target == "act":
         algorithm = algorithm._replace(act=_by_the_copy(model, config))

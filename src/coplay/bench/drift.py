@@ -3,6 +3,8 @@
 from collections.abc import Callable
 
 from coplay import experiment as experiments
+from coplay.algorithms.happo import happo
+from coplay.algorithms.hyper_mappo import hyper_mappo
 from coplay.algorithms.ppo import Plan, mappo, ppo
 from coplay.bench.item import Item, seconds_of
 from coplay.bench.updates import updates_of
@@ -10,8 +12,13 @@ from coplay.players.lineup import Member, seated
 from coplay.training.job import Stretch
 
 # Experiments, and updates a call: a multiple of ten, since gradients are looked at every tenth update.
-MEASURED = {"ppo_4h1s_4x4": 10, "mappo_simple_spread": 200}
-MAKERS: dict[str, Callable] = {"ppo": ppo, "mappo": mappo}
+MEASURED = {
+    "ppo_4h1s_4x4": 10,
+    "mappo_simple_spread": 200,
+    "happo_4h1s_4x4": 10,
+    "hyper_mappo_4h1s_4x4": 10,
+}
+MAKERS: dict[str, Callable] = {"ppo": ppo, "mappo": mappo, "happo": happo, "hyper_mappo": hyper_mappo}
 REPEATS = 5
 
 

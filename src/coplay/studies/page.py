@@ -104,11 +104,14 @@ def _difference(c: Comparison) -> str:
 
 
 def _drift_saved(study: Study, claim: Claim) -> str:
-    if not math.isfinite(claim.saved):
-        return ""
+    """Of the baseline's drift, and of the rival's that needs least."""
+    told = [
+        f"{abs(share):.0%} {'less' if share >= 0 else 'more'} joint drift than {name}"
+        for name, share in claim.saved.items()
+        if math.isfinite(share)
+    ]
     level = study.tasks[claim.task].level
-    how = f"{claim.saved:.0%} less" if claim.saved >= 0 else f"{-claim.saved:.0%} more"
-    return f" It reaches {level:g} with {how} joint drift than {study.baseline}."
+    return f" It reaches {level:g} with {' and '.join(told)}." if told else ""
 
 
 def _context(claim: Claim) -> str:

@@ -78,7 +78,8 @@ class Claim(NamedTuple):
     may_be_made: bool
     hardest: Comparison  # whom it is least above, or whose curve it repeats
     baseline: Comparison
-    saved: float  # share of the baseline's drift that it does without, at the task's level
+    saved: dict[str, float]  # share of the drift to the task's level that it does without: of the baseline's,
+    # and of that rival's which needs least
     context: Comparison | None  # against the control of its own context
     unrun: list[str]  # what it would have to beat, too
 
@@ -203,7 +204,6 @@ def _claims(study: Study, arms: dict[Job, ArmFigures], comparisons: list[Compari
 def _claim(study: Study, arms, job: Job, own: list[Comparison], beaten: list[Comparison]) -> Claim:
     """The largest p of all that have to be beaten; 1 where one of them is not below."""
     p = max(c.p if c.difference > 0 else 1.0 for c in beaten)
-    baseline = arms[Job(job.task, study.baseline)]
     return Claim(
         task=job.task,
         arm=job.arm,
@@ -211,7 +211,14 @@ def _claim(study: Study, arms, job: Job, own: list[Comparison], beaten: list[Com
         may_be_made=False,
         hardest=max(beaten, key=lambda c: (c.coincide, c.p if c.difference > 0 else 1.0, -c.difference)),
         baseline=next(c for c in beaten if c.against == study.baseline),
-        saved=1.0 - arms[job].to_level.mean / baseline.to_level.mean,
+        saved=_saved(study, arms, job, [c.against for c in beaten]),
         context=next((c for c in own if study.arms[c.against].role == "control"), None),
         unrun=[r for r in study.in_role("rival") if Job(job.task, r) not in arms],
     )
+
+
+def _saved(study: Study, arms: dict[Job, ArmFigures], job: Job, against: list[str]) -> dict[str, float]:
+    needs = {name: arms[Job(job.task, name)].to_level.mean for name in against}
+    rivals = [name for name in against if name != study.baseline and np.isfinite(needs[name])]
+    told = [study.baseline, *sorted(rivals, key=lambda name: needs[name])[:1]]
+    return {name: 1.0 - arms[job].to_level.mean / needs[name] for name in told}
