@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from coplay.algorithms.happo import HAPPOConfig, taking_turns
+from coplay.algorithms.happo import HAPPOConfig, happo, taking_turns
 from coplay.algorithms.losses import PolicyRows
+from coplay.algorithms.ppo import MAPPOConfig, mappo
 from coplay.algorithms.targets import Batch
+from coplay.envs import make_game
+from tests.algorithms.generated import PLAN, learned, played
 
 SEATS, COLUMNS = 3, 2
 
@@ -66,3 +69,27 @@ def test_the_order_is_drawn_and_goes_with_the_players():
 def test_shared_weights_are_refused():
     with pytest.raises(ValueError, match="must be 'per_agent'"):
         HAPPOConfig(parameters="shared")
+
+
+def test_whoever_comes_first_learns_as_separate_mappo_and_nobody_after_it_does():
+    """The first has nobody before it; the others weigh their advantages by what has changed already."""
+    game = make_game("specialisation", num_agents=4, rounds=3)
+    settings = {
+        "hidden": (8,),
+        "epochs": 2,
+        "minibatches": 1,
+        "parameters": "per_agent",
+        "learning_rate": 0.02,
+    }
+    in_turns = happo(game, (0, 1, 2, 3), HAPPOConfig(**settings), PLAN)
+    at_once = mappo(game, (0, 1, 2, 3), MAPPOConfig(**settings), PLAN)
+    params = in_turns.init(jax.random.key(0))
+    trajectory = played(game, in_turns, params)
+    ours, theirs = (learned(each, params, trajectory)[0] for each in (in_turns, at_once))
+
+    def last_layer(params):
+        return np.asarray(params.own["group"]["policy"].layers[-1].weight)
+
+    apart = np.abs(last_layer(ours) - last_layer(theirs)).reshape(4, -1).max(axis=1)
+    assert np.sum(apart < 1e-5) == 1, apart
+    assert np.sum(apart > 1e-4) == 3, apart

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 
 from coplay.algorithms.hyper_mappo import hyper_mappo
 from coplay.algorithms.hyper_terms import _followed, _share_of_moved, _shares, _smooth
-from coplay.algorithms.ppo import MAPPOConfig, loss_terms, mappo, step_by
+from coplay.algorithms.ppo import MAPPOConfig, clip_each_part, loss_terms, mappo, step_by
 from coplay.envs import make_game
 from coplay.experiment import with_overrides
 from coplay.nets.hyper import Spoken
@@ -281,14 +281,17 @@ SWITCHES = {
     "context": ["identity", "local_history", "joint"],
     "context_from": ["own_game", "another_game"],
     "encoder": ["mlp", "conv"],
+    "encoder_width": ["8", "16"],
     "attention_heads": ["2", "4"],
     "history": ["gru", "lstm", "transformer", "none"],
+    "history_width": ["8", "16"],
     "history_window": ["2", "3"],
     "history_fusion": ["off", "kl_weighted"],
     "fusion_window": ["2", "3"],
     "fusion_temperature": ["1.0", "0.01"],
     "history_reads": ['["observation"]', '["action", "reward"]'],
     "identity": ["embedding", "one_hot", "none"],
+    "trunk": ["[8]", "[16]", "[8, 8]"],
     "generate": ["full", "last_layer", "low_rank", "scales"],
     "increments": ["per_agent", "shared"],
     "regenerate_every": ["1", "2", "0"],
@@ -347,6 +350,15 @@ def gradient_with(env, settings):
     weights = {part: params.common["group"][part] for part in model.networks}
     gradient = jax.jit(jax.grad(loss_of(env, settings)))(weights, batch)
     return gradient["policy"].layers[-1].weight
+
+
+def test_a_loud_generator_is_clipped_by_itself():
+    # lengths 5 and 0.5, at most 1: the generator's (3, 4) becomes (0.6, 0.8), the actor's stays as it is
+    gradients = {"policy": jnp.array([0.3, 0.4]), "generator": jnp.array([3.0, 4.0])}
+    clip = clip_each_part(1.0)
+    found, _ = clip.update(gradients, clip.init(gradients))
+    assert_allclose(found["generator"], [0.6, 0.8], rtol=1e-6)
+    assert_allclose(found["policy"], [0.3, 0.4], rtol=1e-6)
 
 
 def test_the_generator_learns_at_its_own_rate(env):

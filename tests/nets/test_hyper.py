@@ -198,7 +198,7 @@ def test_what_others_see_reaches_a_player_only_where_it_communicates(kind, chang
     assert not hit[:2].any()
 
 
-@pytest.mark.parametrize("kind", ["identity", "local"])
+@pytest.mark.parametrize("kind", ["identity", "local", "joint"])
 def test_a_players_name_reaches_only_that_player(kind):
     actor, generator = made(shape(kind, "low_rank"), loud=0.3)
     row, first = rows(generator)
