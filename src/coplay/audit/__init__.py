@@ -26,8 +26,7 @@ from coplay.audit.value import VALUE
 from coplay.errors import BadInput
 from coplay.types import Key, stream
 
-ALL = (  # as things flow: the game, what is stored of it, who learns from it; last the loop as a whole
-    *PHENOMENON,
+CAUSES = (  # as things flow: the game, what is stored of it, who learns from it; last the loop as a whole
     *ENVIRONMENT,
     *CROSSED,
     *DATA,
@@ -38,8 +37,16 @@ ALL = (  # as things flow: the game, what is stored of it, who learns from it; l
     *MODELS,
     *VALUE,
     *BOOKKEEPING,
-    *LADDER,
 )
+
+
+def of_all_causes(check: Check) -> Check:
+    """A curve names no room: whatever fails beneath it explains it."""
+    causes = tuple(cause.name for cause in CAUSES)
+    return check if check.room else check._replace(builds_on=(*check.builds_on, *causes))
+
+
+ALL = (*map(of_all_causes, PHENOMENON), *CAUSES, *LADDER)
 CHECKS: dict[str, Check] = {check.name: check for check in ALL}
 AREAS = tuple(dict.fromkeys(check.area for check in ALL))
 

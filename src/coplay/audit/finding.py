@@ -70,7 +70,7 @@ class Check(NamedTuple):
     area: str
     asks: str  # the question, for people
     kind: Kind
-    room: str  # where a failure points
+    room: str  # where a failure points; "" where it only shows that something is real
     call: Callable[..., Outcome]
     builds_on: tuple[str, ...] = ()  # checks whose failure would explain this one's
 
@@ -202,4 +202,10 @@ def headline(found: list[Finding]) -> str:
     counts = {name: sum(finding.verdict == verdict for finding in found) for verdict, name in names.items()}
     told = ", ".join(f"{count} {name}" for name, count in counts.items() if count) + "."
     first = first_to_look_at(found)
-    return told if first is None else f"{told} Look first at {first.room}: {first.next}"
+    return told if first is None else f"{told} {_where(first)}: {first.next}"
+
+
+def _where(first: Finding) -> str:
+    if not first.room:
+        return "The curves show it, and no other check that was made says where it comes from"
+    return f"Look first at {first.room}"
