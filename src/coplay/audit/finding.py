@@ -98,12 +98,16 @@ class Finding:
     explained_by: tuple[str, ...]
     drawing: dict[str, Any]
     seconds: float
+    file: str  # in the room, from `src/coplay` on; "" where the room is all that is known
+    scale: str  # `small`, `run` (at the run's own sizes), or "" for what needs no learner
 
 
 class Seen(NamedTuple):
     check: Check
     outcome: Outcome
     seconds: float
+    file: str = ""
+    scale: str = ""
 
 
 def findings(seen: list[Seen]) -> list[Finding]:
@@ -152,6 +156,8 @@ def _finding(one: Seen, p_adjusted: float | None) -> Finding:
         explained_by=(),
         drawing=outcome.drawing,
         seconds=round(one.seconds, 2),
+        file=one.file,
+        scale=one.scale,
     )
 
 
@@ -208,4 +214,12 @@ def headline(found: list[Finding]) -> str:
 def _where(first: Finding) -> str:
     if not first.room:
         return "The curves show it, and no other check that was made says where it comes from"
-    return f"Look first at {first.room}"
+    file = f" ({first.file})" if first.file else ""
+    return f"Look first at {first.room}{file}{_one_seat(first)}"
+
+
+def _one_seat(first: Finding) -> str:
+    """Whose it is, where all differences are of one seat and no words say so."""
+    struck = [seat for seat, breaches in enumerate(first.by_seat) if breaches]
+    is_one = first.kind == "exact" and len(struck) == 1
+    return f", seat {struck[0]}" if is_one and f"seat {struck[0]}" not in first.next else ""
