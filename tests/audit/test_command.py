@@ -1,9 +1,13 @@
 """`coplay audit` from end to end: exit codes, what is written, and the page."""
 
 import json
+from pathlib import Path
 
 import pytest
 
+from coplay.audit import AREAS, CHECKS
+from coplay.audit.subject import Budget, subject_of
+from coplay.cli.audit import as_numbers
 from coplay.cli.main import main
 from coplay.reports.audit_page import bars, write_audit_page
 
@@ -26,6 +30,7 @@ def test_a_fair_experiment_passes_and_leaves_its_findings(tmp_path, capsys):
     assert main(arguments) == 0
     assert "7 pass." in capsys.readouterr().out
     told = json.loads((out / "findings.json").read_text())
+    assert told["scale"] == "small"
     assert told["verdict"] == "pass" and {check["verdict"] for check in told["checks"]} == {"pass"}
     page = (out / "audit.html").read_text()
     assert "7 pass." in page and "http" not in page
@@ -41,7 +46,46 @@ def test_an_unfair_game_of_the_users_own_fails_and_its_room_is_named(tmp_path, c
     assert main(arguments) == 4
     told = json.loads(capsys.readouterr().out)
     failed = {check["name"] for check in told["checks"] if check["verdict"] == "fail"}
-    assert "renaming" in failed and "Look first at envs" in told["headline"]
+    assert "renaming" in failed and f"Look first at envs ({game})" in told["headline"]
+
+
+def test_what_is_only_doubted_has_an_exit_code_of_its_own(tmp_path, capsys, monkeypatch):
+    def breaks(subject, budget, key):
+        raise ValueError("no board")
+
+    monkeypatch.setitem(CHECKS, "rules", CHECKS["rules"]._replace(call=breaks))
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    out = str(tmp_path / "found")
+    assert main(["audit", "matrix_matching_pennies", "--only", "environment", "--out", out, "--json"]) == 3
+    told = json.loads(capsys.readouterr().out)
+    assert told["verdict"] == "warn" and told["headline"] == "1 warn, 6 pass."
+    assert [check["next"] for check in told["checks"] if check["verdict"] == "warn"] == [
+        "the check broke off: ValueError: no board"
+    ]
+
+
+def test_without_time_nothing_is_begun(tmp_path, capsys):
+    arguments = ["matrix_matching_pennies", "--only", "environment", "--minutes", "1e-9"]
+    assert main(["audit", *arguments, "--out", str(tmp_path / "found"), "--json"]) == 5
+    told = json.loads(capsys.readouterr().out)
+    assert {check["next"] for check in told["checks"]} == {"the 1e-09 minutes were over"}
+
+
+def test_help_asks_one_question_for_every_area_as_the_docs_do(capsys):
+    with pytest.raises(SystemExit):
+        main(["audit", "--help"])
+    told = capsys.readouterr().out
+    docs = (Path(__file__).parents[2] / "docs" / "audit.md").read_text()
+    for area, question in AREAS.items():
+        assert f"  {area:<12} {question}\n" in told
+        assert f"| `{area}` | {question} |" in docs
+
+
+def test_full_says_what_it_does_and_that_networks_stay_small():
+    subject = subject_of("matrix_matching_pennies")
+    assert as_numbers(subject, Budget(is_full=True), [])["scale"] == (
+        "small; --full: 1,048,576 episodes of random play, every number, every rung of the ladder"
+    )
 
 
 def test_nothing_to_run_is_no_pass(tmp_path, capsys):

@@ -1,13 +1,16 @@
 """How outcomes are judged, alone and together, worked by hand."""
 
 import dataclasses
+import time
 
+import jax
 import pytest
 
 from coplay import audit as audits
 from coplay.audit.finding import (
     Check,
     Effect,
+    Finding,
     Kind,
     Outcome,
     Seen,
@@ -81,6 +84,30 @@ def test_the_earliest_failure_that_nothing_explains_is_named():
     assert headline(found) == "2 fail. Look first at envs: the thing itself"
 
 
+def one_failure(by_seat: tuple[float, ...], says: str) -> list[Finding]:
+    return findings([Seen(check("a", "exact"), exact("x", 3, 8, says, by_seat), 0.0, "envs/game.py")])
+
+
+@pytest.mark.parametrize(
+    ("by_seat", "says", "where"),
+    [
+        ((0.0, 0.0, 3.0), "rows differ", "envs (envs/game.py), seat 2: rows differ"),
+        ((0.0, 1.0, 2.0), "rows differ", "envs (envs/game.py): rows differ"),
+        ((0.0, 3.0), "seat 1 differs", "envs (envs/game.py): seat 1 differs"),  # said already
+        ((), "rows differ", "envs (envs/game.py): rows differ"),
+    ],
+)
+def test_the_first_line_names_the_file_and_the_seat_if_it_is_one(by_seat, says, where):
+    assert headline(one_failure(by_seat, says)) == f"1 fail. Look first at {where}"
+
+
+def test_programs_may_rely_on_the_first_seven_fields_of_a_finding_and_on_what_the_rest_are():
+    names = [field.name for field in dataclasses.fields(Finding)]
+    assert names[:7] == ["name", "area", "room", "verdict", "figure", "threshold", "next"]
+    told = {"asks", "kind", "statistic", "unit", "n", "p", "p_adjusted", "effect", "by_seat", "explained_by"}
+    assert set(names[7:]) == told | {"drawing", "seconds", "file", "scale"} and len(names) == 21
+
+
 def test_what_did_not_run_counts_for_nothing_unless_nothing_ran():
     silent = findings([Seen(check("a"), not_run("x", "no time"), 0.0)])
     assert verdict_of(silent) == "not_run"
@@ -107,6 +134,18 @@ def test_a_check_that_breaks_off_stops_no_other_and_is_no_pass(monkeypatch, erro
     first, second = audits.audit(Subject(stag_hunt(), "a game"), Budget(), ("environment",))
     assert first.verdict == verdict and said in first.next
     assert second.verdict == "not_run"
+
+
+def test_what_is_not_begun_in_time_is_not_run_and_says_so():
+    spent = Budget(seconds=90.0, began=time.monotonic() - 91.0)
+    seen = audits.asked(check("late"), Subject(stag_hunt(), "a game"), spent, jax.random.key(0))
+    assert seen.outcome.verdict == "not_run" and seen.outcome.next == "the 1.5 minutes were over"
+    assert seen.scale == "" and verdict_of(findings([seen])) == "not_run"
+
+
+def test_every_area_has_its_question_in_the_order_of_its_checks():
+    assert list(audits.AREAS) == list(dict.fromkeys(check.area for check in audits.CHECKS.values()))
+    assert all(question.count("?") == 1 and question.endswith("?") for question in audits.AREAS.values())
 
 
 def test_what_checks_build_on_exists_and_goes_in_no_circle():

@@ -23,11 +23,11 @@ from coplay.audit.pipeline import PIPELINE
 from coplay.audit.subject import Budget, Subject
 from coplay.audit.terms import TERM_CHECKS
 from coplay.audit.value import VALUE
+from coplay.audit.whereabouts import file_of, scale_of
 from coplay.errors import BadInput
 from coplay.types import Key, stream
 
-ALL = (  # as things flow: the game, what is stored of it, who learns from it; last the loop as a whole
-    *PHENOMENON,
+CAUSES = (  # as things flow: the game, what is stored of it, who learns from it; last the loop as a whole
     *ENVIRONMENT,
     *CROSSED,
     *DATA,
@@ -38,10 +38,27 @@ ALL = (  # as things flow: the game, what is stored of it, who learns from it; l
     *MODELS,
     *VALUE,
     *BOOKKEEPING,
-    *LADDER,
 )
+
+
+def of_all_causes(check: Check) -> Check:
+    """A curve names no room: whatever fails beneath it explains it."""
+    causes = tuple(cause.name for cause in CAUSES)
+    return check if check.room else check._replace(builds_on=(*check.builds_on, *causes))
+
+
+ALL = (*map(of_all_causes, PHENOMENON), *CAUSES, *LADDER)
 CHECKS: dict[str, Check] = {check.name: check for check in ALL}
-AREAS = tuple(dict.fromkeys(check.area for check in ALL))
+AREAS: dict[str, str] = {  # and the question of each
+    "phenomenon": "Do a run's own curves show anything that must be explained?",
+    "environment": "Does the game treat all players alike and keep its own rules, whoever plays?",
+    "data": "Is what is stored, logged and imagined what really happened?",
+    "pipeline": "Are learners treated alike from first weights to scores, and does a run repeat to the bit?",
+    "liveness": "Is every network, setting and loss term felt where it should be, and nowhere else?",
+    "models": "Are goals, beliefs, searches and models of co-players and of the game right?",
+    "value": "Is the critic fed with the right targets, real and imagined?",
+    "ladder": "With which part of the learner does a symptom begin?",
+}
 
 
 def audit(
@@ -71,15 +88,21 @@ def asked_in_turn(
 def asked(check: Check, subject: Subject, budget: Budget, key: Key) -> Seen:
     """One check, whatever becomes of it."""
     began = time.perf_counter()
+    outcome = _outcome(check, subject, budget, key)
+    seconds = time.perf_counter() - began
+    return Seen(
+        check, outcome, seconds, file_of(check, outcome, subject.env), scale_of(check, outcome, subject)
+    )
+
+
+def _outcome(check: Check, subject: Subject, budget: Budget, key: Key) -> Outcome:
     if budget.is_spent:
-        return Seen(check, not_run("", f"the {budget.seconds / 60:g} minutes were over"), 0.0)
+        return not_run("", f"the {budget.seconds / 60:g} minutes were over")
     try:
-        outcome = check.call(subject, budget, key)
+        return check.call(subject, budget, key)
     except BadInput as refused:
-        outcome = not_run("", str(refused))
+        return not_run("", str(refused))
     except Exception as error:
-        says = (
-            f"the check broke off: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        )
-        outcome = Outcome("", verdict="warn", next=says)
-    return Seen(check, outcome, time.perf_counter() - began)
+        lines = str(error).splitlines()
+        says = f"the check broke off: {type(error).__name__}: {lines[0] if lines else ''}"
+        return Outcome("", verdict="warn", next=says)

@@ -70,7 +70,7 @@ class Check(NamedTuple):
     area: str
     asks: str  # the question, for people
     kind: Kind
-    room: str  # where a failure points
+    room: str  # where a failure points; "" where it only shows that something is real
     call: Callable[..., Outcome]
     builds_on: tuple[str, ...] = ()  # checks whose failure would explain this one's
 
@@ -98,12 +98,16 @@ class Finding:
     explained_by: tuple[str, ...]
     drawing: dict[str, Any]
     seconds: float
+    file: str  # in the room, from `src/coplay` on; "" where the room is all that is known
+    scale: str  # `small`, `run` (at the run's own sizes), or "" for what needs no learner
 
 
 class Seen(NamedTuple):
     check: Check
     outcome: Outcome
     seconds: float
+    file: str = ""
+    scale: str = ""
 
 
 def findings(seen: list[Seen]) -> list[Finding]:
@@ -152,6 +156,8 @@ def _finding(one: Seen, p_adjusted: float | None) -> Finding:
         explained_by=(),
         drawing=outcome.drawing,
         seconds=round(one.seconds, 2),
+        file=one.file,
+        scale=one.scale,
     )
 
 
@@ -202,4 +208,18 @@ def headline(found: list[Finding]) -> str:
     counts = {name: sum(finding.verdict == verdict for finding in found) for verdict, name in names.items()}
     told = ", ".join(f"{count} {name}" for name, count in counts.items() if count) + "."
     first = first_to_look_at(found)
-    return told if first is None else f"{told} Look first at {first.room}: {first.next}"
+    return told if first is None else f"{told} {_where(first)}: {first.next}"
+
+
+def _where(first: Finding) -> str:
+    if not first.room:
+        return "The curves show it, and no other check that was made says where it comes from"
+    file = f" ({first.file})" if first.file else ""
+    return f"Look first at {first.room}{file}{_one_seat(first)}"
+
+
+def _one_seat(first: Finding) -> str:
+    """Whose it is, where all differences are of one seat and no words say so."""
+    struck = [seat for seat, breaches in enumerate(first.by_seat) if breaches]
+    is_one = first.kind == "exact" and len(struck) == 1
+    return f", seat {struck[0]}" if is_one and f"seat {struck[0]}" not in first.next else ""

@@ -1,23 +1,24 @@
 """Is there anything to explain? What a run's own curves say: seeds, levels, the order of seats, collapse.
 
-A failure here says that something is real, not where it comes from: the other areas tell that.
+A failure here says that something is real, not where it comes from: the other areas tell that, so that any
+failure of theirs explains it.
 """
 
 import itertools
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
-from coplay.audit.finding import Check, Effect, Outcome, exact, not_run
+from coplay.audit.finding import Check, Effect, Outcome, not_run
 from coplay.audit.subject import Budget, Subject
 from coplay.errors import BadInput
+from coplay.evaluation.coincidence import lively_stretch
 from coplay.evaluation.compare import curve
 from coplay.evaluation.statistics import (
     bootstrap_interval,
-    coincide,
     friedman,
     iqm,
     largest_seat_gap,
@@ -27,28 +28,37 @@ from coplay.training.run_folder import RunFolder
 from coplay.types import Environment, Key
 
 LAST = 0.2  # share of training that counts as its end
-EQUAL_UPDATES = 3.0  # two seeds alike for so long are one seed
+EQUAL_UPDATES = 3  # two seeds alike for so long are one seed
 FEWEST_SEEDS = 5
 MARGIN = 0.05  # of what there is to earn beyond random play
 MOST_POINTS = 120  # more than a curve on a page can show
+TELLS_WHERE = "`coplay ablate` tells with which part of the learner it begins"
+AFTER_A_LOSS = "look at the age of what is learned from, the critic and the search's targets"
 NO_RUN = "this is an experiment and no run: name a run folder"
 
 
 def seeds(subject: Subject, budget: Budget, key: Key) -> Outcome:
     """Are two seeds the same run?"""
-    statistic = "longest stretch of updates in which two seeds have equal returns"
+    statistic = "longest stretch of updates in which two seeds pay all seats the same and do not stand still"
     if subject.run is None:
         return not_run(statistic, NO_RUN)
-    returns = curve(subject.run, "return")[1]
-    if len(returns) < 2:
+    returns = by_seed_and_seat(subject.run)
+    if len(returns.value) < 2:
         return not_run(statistic, "the run has one seed")
-    pairs = list(itertools.combinations(range(len(returns)), 2))
-    longest = [coincide(returns[a], returns[b]) for a, b in pairs]
-    a, b = pairs[int(np.argmax(longest))]
-    if max(longest) < EQUAL_UPDATES:
-        return exact(statistic, 0, len(pairs), "")
-    says = f"seeds {a} and {b} are equal for {max(longest)} updates: is the seed passed on?"
-    return Outcome(statistic, float(max(longest)), EQUAL_UPDATES, "fail", says, "updates", len(pairs))
+    pairs = list(itertools.combinations(range(len(returns.value)), 2))
+    longest = [_equal_updates(returns.value[a], returns.value[b]) for a, b in pairs]
+    figure, (a, b) = max(longest), (returns.seed[i] for i in pairs[int(np.argmax(longest))])
+    is_one = figure >= EQUAL_UPDATES
+    says = f"seeds {a} and {b} are equal for {figure} updates: is the seed passed on?" if is_one else ""
+    verdict = "fail" if is_one else "pass"
+    return Outcome(statistic, float(figure), float(EQUAL_UPDATES), verdict, says, "updates", len(pairs))
+
+
+def _equal_updates(one: Float[np.ndarray, "step seat"], other: Float[np.ndarray, "step seat"]) -> int:
+    """Of updates that ended somebody's episode. Two seeds at the ceiling may stumble alike once, so a stretch
+    must pass through as many different returns as it takes updates to call them equal."""
+    told = ~(np.isnan(one) & np.isnan(other)).all(axis=1)
+    return lively_stretch(one[told], other[told], EQUAL_UPDATES)
 
 
 def level(subject: Subject, budget: Budget, key: Key) -> Outcome:
@@ -127,14 +137,13 @@ def _of_seats(subject: Subject, statistic: str, p_of, drawing_of) -> Outcome:
         statistic,
         figure=gap.gap,
         threshold=margin,
-        next=f"seat {gap.highest} earns {gap.gap:.3g} more than seat {gap.lowest}: other areas tell why",
+        next=f"seat {gap.highest} earns {gap.gap:.3g} more than seat {gap.lowest}; {TELLS_WHERE}",
         unit="return",
         n=len(table),
         p=p_of(table),
         effect=Effect(gap.gap, gap.low, gap.high),
         by_seat=tuple(float(x) for x in table.mean(axis=0)),
         drawing=drawing_of(table, margin),
-        room="(not said by curves)",
     )
 
 
@@ -185,10 +194,10 @@ def collapse(subject: Subject, budget: Budget, key: Key) -> Outcome:
     number = max(1, round(LAST * returns.shape[1]))
     if returns.shape[1] < 2 * number + 1:
         return not_run(statistic, "the run is too short to have a best part")
-    fifths = [np.nanmean(returns[:, i : i + number], axis=1) for i in range(returns.shape[1] - number + 1)]
-    best = int(np.nanargmax([np.nanmean(part) for part in fifths]))
-    lost = fifths[best] - fifths[-1]
-    low, high = bootstrap_interval(lost, np.mean) if len(lost) > 1 else (np.nan, np.nan)
+    lost = _lost(returns, number)
+    if len(lost) < 2:
+        return not_run(statistic, "a loss that one seed shows may be chance; train 2 or more")
+    low, high = bootstrap_interval(lost, np.mean)
     margin = MARGIN * _scale(subject.env, at_end(subject.run))
     is_lost = low > margin
     return Outcome(
@@ -196,27 +205,53 @@ def collapse(subject: Subject, budget: Budget, key: Key) -> Outcome:
         figure=float(lost.mean()),
         threshold=margin,
         verdict="fail" if is_lost else "pass",
-        next="it was better before: look at replay age, the critic and the search's targets"
-        if is_lost
-        else "",
+        next=f"it was better before, by {lost.mean():.3g}; {AFTER_A_LOSS}" if is_lost else "",
         unit="return",
         n=len(lost),
         effect=Effect(float(lost.mean()), float(low), float(high)),
-        room="(not said by curves)",
     )
 
 
-def at_end(run: RunFolder) -> Float[np.ndarray, "seed seat"]:
-    """Mean return of every seed and seat over the last fifth of training."""
+def _lost(returns: Float[np.ndarray, "seed step"], number: int) -> Float[np.ndarray, " told"]:
+    """The best so many updates on end, over seeds, less the last; of seeds that ended episodes in both."""
+    starts = range(returns.shape[1] - number + 1)
+    parts = np.array([_mean(returns[:, start : start + number], axis=1) for start in starts])
+    lost = parts[np.nanargmax(_mean(parts, axis=1))] - parts[-1]
+    return lost[np.isfinite(lost)]
+
+
+class Returns(NamedTuple):
+    """What every seed logged for every seat; NaN where it ended no episode."""
+
+    seed: Int[np.ndarray, " seed"]
+    step: Int[np.ndarray, " step"]
+    value: Float[np.ndarray, "seed step seat"]
+
+
+def by_seed_and_seat(run: RunFolder) -> Returns:
     table = run.read_metrics()
     rows = table.filter(pc.field("metric") == "return")
     if rows.num_rows == 0:
         raise BadInput(f"{run.path} has no returns: it was exported without them, or never trained")
-    step = rows["step"].to_numpy()
-    late = step >= step.min() + (1.0 - LAST) * (step.max() - step.min())
-    seed, seat, value = (rows[name].to_numpy()[late] for name in ("seed", "seat", "value"))
-    seeds, seats = np.unique(seed), np.unique(seat)
-    return np.array([[value[(seed == a) & (seat == b)].mean() for b in seats] for a in seeds])
+    names = ("seed", "step", "seat")
+    (seed, step, seat), places = zip(
+        *(np.unique(rows[name].to_numpy(), return_inverse=True) for name in names), strict=True
+    )
+    value = np.full((len(seed), len(step), len(seat)), np.nan)
+    value[places] = rows["value"].to_numpy()
+    return Returns(seed, step, value)
+
+
+def at_end(run: RunFolder) -> Float[np.ndarray, "seed seat"]:
+    """Mean return of every seed and seat over the last fifth of training."""
+    returns = by_seed_and_seat(run)
+    first, last = returns.step[0], returns.step[-1]
+    return _mean(returns.value[:, returns.step >= first + (1.0 - LAST) * (last - first)], axis=1)
+
+
+def _mean(values: Float[np.ndarray, "..."], axis: int) -> Float[np.ndarray, "..."]:
+    """Of what is known; NaN where nothing is."""
+    return np.ma.masked_invalid(values).mean(axis=axis).filled(np.nan)
 
 
 def _scale(env: Environment, table: Float[np.ndarray, "seed seat"]) -> float:
@@ -227,7 +262,7 @@ def _scale(env: Environment, table: Float[np.ndarray, "seed seat"]) -> float:
 
 
 PHENOMENON = (
-    Check("seeds", "phenomenon", "Are the seeds different runs?", "exact", "cli", seeds),
+    Check("seeds", "phenomenon", "Are the seeds different runs?", "exact", "cli", seeds, ("seeds_apart",)),
     Check("level", "phenomenon", "What did every seat earn?", "judgement", "", level),
     Check("order", "phenomenon", "Are seats ranked by number?", "test", "", order, ("seeds",)),
     Check("any_seat", "phenomenon", "Does a seat stand out?", "test", "", any_seat, ("seeds", "order")),

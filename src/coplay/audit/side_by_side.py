@@ -49,10 +49,14 @@ def audit_side_by_side(
 
 def companies(checks: list[Check]) -> list[list[Check]]:
     """Who goes with whom; the largest company comes first."""
-    apart = [[check for check in group if check in checks] for group in APART]
-    alone = {check.name for group in apart for check in group}
+    apart = [[check for check in checks if check.name in _names(group)] for group in APART]
+    alone = set().union(*map(_names, apart))
     groups = [[check for check in checks if check.name not in alone], *apart]
     return [group for group in groups if group]
+
+
+def _names(checks: Collection[Check]) -> set[str]:
+    return {check.name for check in checks}
 
 
 def _asked(subject: Subject, budget: Budget, checks: list[Check], tell: Tell) -> list[Seen]:

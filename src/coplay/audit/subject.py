@@ -162,7 +162,7 @@ class Budget:
     """How much may be done."""
 
     seconds: float = 600.0
-    is_full: bool = False  # a million episodes of random play, and every setting
+    is_full: bool = False  # more episodes, every number and rung; networks stay small
     seeds: int = 8  # of every rung of the ladder
     began: float = field(default_factory=time.monotonic)
 

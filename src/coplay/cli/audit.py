@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from coplay.audit import AREAS, CHECKS
+from coplay.audit.environment import FULL_EPISODES
 from coplay.audit.finding import EXIT_CODES, Finding, headline, verdict_of
 from coplay.audit.side_by_side import audit_side_by_side
 from coplay.audit.subject import Budget, Subject, names_a_run, subject_of
@@ -21,10 +22,8 @@ EPILOG = """exit codes: 0 all passed, 3 something to doubt, 4 something is wrong
   coplay audit ppo_4h1s_4x4 --only environment   an experiment, before anything is trained
 areas:
 """
-EPILOG += "\n".join(
-    f"  {area:<12} {' '.join(check.asks for check in CHECKS.values() if check.area == area)}"
-    for area in AREAS
-)
+EPILOG += "\n".join(f"  {area:<12} {question}" for area, question in AREAS.items())
+IN_FULL = f"{FULL_EPISODES:,} episodes of random play, every number, every rung of the ladder"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", help=f"these areas, between commas: {', '.join(AREAS)}")
     parser.add_argument("--minutes", type=float, default=10.0, help="no check is begun after these (10)")
     parser.add_argument("--seeds", type=int, default=8, help="of every rung of the ladder (8)")
-    parser.add_argument("--full", action="store_true", help="a million episodes, and every setting")
+    parser.add_argument("--full", action="store_true", help=f"{IN_FULL}; networks stay small")
     parser.add_argument("--seed", type=int, default=0, help="of the audit's own draws")
     parser.add_argument(
         "--out", help="folder for findings and page (default: RUN/audit, or audits/EXPERIMENT)"
@@ -62,7 +61,7 @@ def audit_command(arguments: argparse.Namespace, rest: list[str]) -> int:
 
 
 def _areas(only: str | None) -> tuple[str, ...]:
-    wanted = tuple(name.strip() for name in only.split(",")) if only else AREAS
+    wanted = tuple(name.strip() for name in only.split(",")) if only else tuple(AREAS)
     for name in wanted:
         if name not in AREAS:
             raise BadInput(f"--only {name}: no such area; {nearest(name, AREAS)}")
@@ -88,7 +87,7 @@ def as_numbers(subject: Subject, budget: Budget, found: list[Finding]) -> dict:
             "headline": headline(found),
             "subject": subject.name,
             "game": subject.env.name,
-            "scale": "full" if budget.is_full else "small",
+            "scale": f"small; --full: {IN_FULL}" if budget.is_full else "small",
             "seed": subject.seed,
             "versions": collect_versions(subject.env.package)["packages"],
             "checks": [dataclasses.asdict(finding) for finding in found],

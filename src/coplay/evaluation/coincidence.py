@@ -56,10 +56,14 @@ def equal_updates(one: pa.Table, other: pa.Table) -> dict[str, int]:
     return {metric: length for metric, length in found.items() if length >= LONG}
 
 
-def lively_stretch(one: Float[np.ndarray, " point"], other: Float[np.ndarray, " point"]) -> int:
-    """The longest stretch that is equal to the bit and not all one number: two runs may well stand still at
-    the same height."""
-    bits = [np.ascontiguousarray(curve, np.float64).view(np.uint64) for curve in (one, other)]
-    ends = np.flatnonzero(np.concatenate([[True], bits[0] != bits[1], [True]]))
-    stretches = [bits[0][first : last - 1] for first, last in itertools.pairwise(ends)]
-    return max((len(x) for x in stretches if len(np.unique(x)) > 1), default=0)
+def lively_stretch(
+    one: Float[np.ndarray, "point *seat"], other: Float[np.ndarray, "point *seat"], values: int = 2
+) -> int:
+    """The longest stretch that is equal to the bit, for all seats at once, and passes through so many
+    different values: two runs may well stand still at the same height."""
+    left, right = (
+        np.ascontiguousarray(x, np.float64).view(np.uint64).reshape(len(x), -1) for x in (one, other)
+    )
+    ends = np.flatnonzero(np.concatenate([[True], (left != right).any(axis=1), [True]]))
+    stretches = [left[first : last - 1] for first, last in itertools.pairwise(ends)]
+    return max((len(x) for x in stretches if len(np.unique(x, axis=0)) >= values), default=0)
