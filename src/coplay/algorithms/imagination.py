@@ -14,7 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from coplay.algorithms import value_scale
 from coplay.algorithms.actor_critic import ActorCritic, read_rows, to_columns
@@ -56,6 +56,11 @@ class Imagined:
     reward: Float[Array, "*rows"]
     doubt: Float[Array, "*rows"]  # disagreement of the models up to there, in nats
     counts: Bool[Array, "*rows"]
+    # Nobody learns from these; they are told to whoever audits the others.
+    next_value: Float[Array, "*rows"]  # of where the step led
+    ends: Bool[Array, "*rows"]
+    cut: Bool[Array, "*rows"]  # time was up
+    company: Bool[Array, "*rows other"]  # who else was in the game, as they sit after this seat
 
 
 @pytree
@@ -126,6 +131,7 @@ class Row(NamedTuple):
     cut: Array  # time is up
     doubt: Array
     counts: Array
+    company: Array
 
 
 def _one_step(imagination: Imagination, params: PyTree, moment: Moment, key: Key) -> tuple[Moment, Row]:
@@ -159,6 +165,7 @@ def _one_step(imagination: Imagination, params: PyTree, moment: Moment, key: Key
         cut=own(jnp.broadcast_to(after.truncated[:, None], (games, len(model.seats)))),
         doubt=doubt.reshape(len(model.seats), -1),
         counts=own(timestep.active[:, model.index]),
+        company=_by_place(model, timestep.active[..., None])[:, :, 1:, 0],
     )
     goes_on = dataclasses.replace(
         after, first=jnp.zeros_like(after.first), active=after.active & ~after.truncated[:, None]
@@ -206,8 +213,8 @@ def own_games(model: ActorCritic) -> Callable[[Array], Array]:
     return own
 
 
-def _by_place(model: ActorCritic, rows: Float[Array, "game agent action"]):
-    """[seat, moment, place, action]: everyone by where they sit after the seat that imagines."""
+def _by_place(model: ActorCritic, rows: Shaped[Array, "game agent number"]):
+    """[seat, moment, place, number]: everyone by where they sit after the seat that imagines."""
     agents = rows.shape[1]
     order = (model.index[:, None] + np.arange(agents)[None]) % agents
     by_seat = rows.reshape(len(model.seats), -1, *rows.shape[1:])
@@ -238,9 +245,10 @@ def _valued(imagination: Imagination, params: PyTree, moments: list[Moment], row
     cut = rows.cut | (step + 1 >= most)
     goes_on = 1.0 - rows.ends.astype(jnp.float32)
     trace = imagination.trace
+    follows = later
     if not imagination.bootstraps:
-        later, trace = jnp.zeros_like(later), 1.0
-    returns = lambda_returns(rows.reward, later, goes_on, cut, imagination.discount, trace)
+        follows, trace = jnp.zeros_like(later), 1.0
+    returns = lambda_returns(rows.reward, follows, goes_on, cut, imagination.discount, trace)
 
     def laid_out(x: Array) -> Array:
         """[step, seat, moment, ...] as [time, env, seat, step, ...]."""
@@ -255,6 +263,10 @@ def _valued(imagination: Imagination, params: PyTree, moments: list[Moment], row
         reward=laid_out(rows.reward),
         doubt=laid_out(rows.doubt),
         counts=laid_out(rows.counts & (step < most)),
+        next_value=laid_out(later),
+        ends=laid_out(rows.ends),
+        cut=laid_out(rows.cut),
+        company=laid_out(rows.company),
     )
 
 

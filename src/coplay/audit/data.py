@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 
 from coplay.audit.bookkeeping import LEDGER
 from coplay.audit.captured import Parts, Round, own_part
@@ -244,11 +244,34 @@ def imagined_rows(subject: Subject, budget: Budget, key: Key) -> Outcome:
         axis=-1
     )
     wrong = _uneven("first steps that start from another moment", is_other & counts[..., 0])
-    empty = counts & (np.abs(seen).sum(axis=-1) == 0)
-    wrong += _uneven("rows that say nothing", empty)
+    wrong += _uneven("rows that say nothing", counts & (seen == 0).all(axis=-1))
+    if "imagined" in one.taps:
+        wrong += _blank(subject, seen, counts, np.asarray(one.taps["imagined"].company))
     active = np.asarray(one.trajectory.steps.before.active)[..., subject.seats]
     wrong += _uneven("first steps of who has left", counts[..., 0] & ~active)
     return exact(statistic, len(wrong), counts.size, wrong[0] if wrong else "")
+
+
+def _blank(
+    subject: Subject,
+    seen: Float[np.ndarray, "*rows feature"],
+    counts: Bool[np.ndarray, "*rows"],
+    company: Bool[np.ndarray, "*rows other"],
+) -> list[str]:
+    """Rows that say nothing of a co-player who is still there, or something of one who has left."""
+    config, own = subject.config(subject.learner), subject.env.observation_size
+    if getattr(config, "goal_gate", "none") == "distance":  # who is far from everything is not read
+        return []
+    name = subject.env.num_agents if config.parameters == "shared_with_id" else 0
+    of_others = seen[..., own : seen.shape[-1] - name]
+    if not of_others.shape[-1]:
+        return []
+    each = of_others.reshape(*company.shape, -1)  # numbers about each co-player
+    says_nothing, is_there = (each == 0).all(axis=-1), counts[..., None] & company
+    found = _uneven("readings of co-players in the game that say nothing", says_nothing & is_there)
+    return found + _uneven(
+        "readings of co-players that have left", ~says_nothing & counts[..., None] & ~company
+    )
 
 
 DATA = (

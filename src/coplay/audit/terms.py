@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from coplay.algorithms.losses import ToldTerms
 from coplay.algorithms.ppo import PPOConfig
@@ -77,8 +77,9 @@ def term_weights(subject: Subject, budget: Budget, key: jax.Array) -> Outcome:
         seen += len(loud.values) + 1
         wrong += misweighed(config, loud) + _silent(config, [learned, loud])
         strays += [] if _cuts_slopes(config) else astray(loud)
-    if said := other_surrogate(config, told[1], _heard_by(subject)[1].get("rows")):
-        wrong.append(said)
+    _, loud, played = _heard_by(subject)
+    wrong += filter(None, [other_surrogate(config, loud), other_errors(config, loud)])
+    wrong += filter(None, [other_entropy(config, played, subject.seats)])
     other = [said for each in told[1].values() if (said := other_spread(each))]
     room = "opponents" if other and not wrong + strays else ""
     if (
@@ -91,12 +92,13 @@ def term_weights(subject: Subject, budget: Budget, key: jax.Array) -> Outcome:
 
 def told_by(subject: Subject) -> list[dict[str, PyTree]]:
     """What learners tell of their losses, by name: as they have learned so far, and disturbed."""
-    told = [{n: x for n, x in each.items() if n.startswith(TERMS)} for each in _heard_by(subject)]
+    told = [{n: x for n, x in each.items() if n.startswith(TERMS)} for each in _heard_by(subject)[:2]]
     return told if told[0] else []
 
 
 def _heard_by(subject: Subject) -> list[dict[str, PyTree]]:
-    """The same, and the rows that policies are about to learn from."""
+    """The same, and the rows that policies are about to learn from; then of a round that the disturbed
+    played, with the chances of what they did ("chances")."""
     return subject.once("terms", lambda: _heard(subject))
 
 
@@ -104,10 +106,13 @@ def _heard(subject: Subject) -> list[dict[str, PyTree]]:
     one, learn = subject.rounds()[-1], subject.learning_job().stretches[0].algorithm.learn.update
     listening = heard(learn, lambda name: name.startswith(TERMS) or name == "rows")
     tell = captured.quick(lambda *given: listening(*given)[1])
-    after = one.after.params
+    after, key = one.after.params, update_key(one.before)
     loud = all_disturbed(after, jax.random.key(subject.seed), NOISE)
-    rest = (one.before.learner, one.trajectory, update_key(one.before))
-    return jax.tree.map(np.asarray, [tell(params, *rest) for params in (after, loud)])
+    played = subject.parts().collect(loud, one.after.actor, jax.random.key(subject.seed))[1]
+    rounds = [(after, one.trajectory), (loud, one.trajectory), (loud, played)]
+    heard_of = [tell(params, one.before.learner, trajectory, key) for params, trajectory in rounds]
+    heard_of[-1] |= {"chances": played.steps.decision.policy}
+    return jax.tree.map(np.asarray, heard_of)
 
 
 def _terms_of(told: ToldTerms | ToldSubgoals) -> ToldTerms:
@@ -189,15 +194,13 @@ def _cuts_slopes(config: Any) -> bool:
     return getattr(config, "history_fusion", "off") != "off"
 
 
-def other_surrogate(config: Any, told: dict[str, PyTree], rows: ToldRows | None) -> str:
+def other_surrogate(config: Any, told: dict[str, PyTree]) -> str:
     """What is wrong with the policy's term, against its formula: minus the sum of the lesser of ratio * A and
     clipped ratio * A.
 
     Asked of disturbed weights: as long as ratios are 1, most wrong formulas are right."""
-    terms = told.get(TERMS + "policy")
-    if rows is None or not isinstance(terms, ToldTerms) or not isinstance(config, PPOConfig):
-        return ""
-    if "search" in terms.values:  # which decides some of the rows
+    terms, rows = _of_policy(config, told)
+    if terms is None or "search" in terms.values:  # which decides some of the rows
         return ""
     counts, advantage = rows.policy.counts, np.float64(rows.policy.advantage)
     ratio = np.exp(np.where(counts, np.float64(rows.again) - rows.policy.log_prob, 0.0))
@@ -209,6 +212,42 @@ def other_surrogate(config: Any, told: dict[str, PyTree], rows: ToldRows | None)
     if abs(said - should) <= 10 * SUMS * max(float(np.abs(gain[counts]).sum()), 1e-3):
         return ""
     return f"the policy's loss is {said:.4g} where its formula has {should:.4g}: is the worse of two taken?"
+
+
+def other_errors(config: Any, told: dict[str, PyTree]) -> str:
+    """What is wrong with the critic's term, against its formula: half the square of each error; beyond
+    `huber`, huber * (error - huber / 2). What is predicted is what was, so that nothing is clipped here."""
+    terms, rows = _of_policy(config, told)
+    if terms is None:
+        return ""
+    error = np.abs(np.float64(rows.value) - rows.target)[rows.valued]
+    huber = np.inf if config.huber is None else config.huber
+    each = np.where(error <= huber, 0.5 * error**2, huber * error - 0.5 * huber**2)
+    said, should = float(np.sum(terms.values["value"])), float(each.sum())
+    if abs(said - should) <= 10 * SUMS * max(should, 1e-3):
+        return ""
+    return f"the critic's loss is {said:.4g} where its formula has {should:.4g}: huber, or who counts?"
+
+
+def other_entropy(config: Any, told: dict[str, PyTree], seats: Int[np.ndarray, " seat"]) -> str:
+    """What is wrong with the entropy, against its formula, -sum of p log(p), by the chances with which those
+    who are about to learn have played."""
+    terms, rows = _of_policy(config, told)
+    if terms is None or "search" in terms.values:
+        return ""
+    chances = np.float64(told["chances"][:, :, seats])
+    each = -np.sum(chances * np.log(np.where(chances > 0, chances, 1.0)), axis=-1)[rows.policy.counts]
+    said, should = float(np.sum(terms.values["entropy"])), float(each.sum())
+    if abs(said - should) <= 10 * SUMS * max(should, 1e-3):
+        return ""
+    return f"the entropy is {said:.4g} nats where its formula has {should:.4g}: who counts?"
+
+
+def _of_policy(config: Any, told: dict[str, PyTree]) -> tuple[Any, Any]:
+    """Its terms, and the rows that they are made of; None where its loss is no PPO's."""
+    terms, rows = told.get(TERMS + "policy"), told.get("rows")
+    is_known = isinstance(terms, ToldTerms) and isinstance(rows, ToldRows) and isinstance(config, PPOConfig)
+    return (terms, rows) if is_known else (None, None)
 
 
 def other_spread(told: ToldTerms | ToldSubgoals) -> str:
