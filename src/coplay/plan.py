@@ -13,6 +13,7 @@ import jax
 
 from coplay.algorithms import ALGORITHMS
 from coplay.algorithms.hyper_pretrained import STEPS
+from coplay.algorithms.own import is_own
 from coplay.algorithms.ppo import loss_terms
 from coplay.errors import BadInput
 from coplay.experiment import Built, Experiment, algorithms_in_play, job, resolved_devices
@@ -69,7 +70,7 @@ def label_and_weights(built: Built) -> tuple[str, int]:
 
 
 def _trained(modules: list[dict[str, Any]]) -> int:
-    return sum(module["weights"] for module in modules if module["loss_terms"])
+    return sum(module["weights"] for module in modules if module["learns"])
 
 
 def refuse_if_too_large(planned: Plan) -> None:
@@ -107,7 +108,8 @@ def _module(built: Built, name: str, params) -> dict[str, Any]:
     networks = _networks(params)
     return {
         "member": name,
-        "parameters": config.parameters if config else "frozen",
+        "learns": name in algorithms_in_play(built.experiment),
+        "parameters": config.parameters if config else "your own" if is_own(name) else "frozen",
         "needs": next(member.build(member.seats).needs for member in built.members if member.name == name),
         "network": f"{config.network} {'x'.join(map(str, config.hidden))}" if config else None,
         "networks": networks,

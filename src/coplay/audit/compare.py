@@ -105,6 +105,12 @@ def own_tensors(params: PyTree) -> list[tuple[str, np.ndarray]]:
     return found
 
 
+def keeps_names(params: PyTree) -> bool:
+    """Whether weights say who each seat is (`identity`), so that chance can go by that and not by place."""
+    paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(params)]
+    return any("identity" in jax.tree_util.keystr(path) for path in paths)
+
+
 def changed_modules(left: PyTree, right: PyTree) -> dict[Module, np.ndarray]:
     """Which modules differ: for own ones by seat, else in one."""
     found: dict[Module, np.ndarray] = {}

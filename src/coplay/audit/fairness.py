@@ -21,6 +21,7 @@ from coplay.audit.compare import (
     changed_modules,
     differences,
     disturbed,
+    keeps_names,
     map_seated,
     modules,
     own_tensors,
@@ -42,6 +43,7 @@ LIKELIER = 1000.0
 TAKE_TURNS = {"happo"}  # later learners mind how earlier ones have moved
 ALONE = {"policy", "critic", "scale"}  # networks of a learner that models nobody
 NOTABLE = 0.02  # share of actions
+BY_PLACE = "weights do not say who is who (`identity`), so that chance goes by seat"
 
 
 def samples(subject: Subject, budget: Budget, key: Key) -> Outcome:
@@ -115,7 +117,9 @@ def _other_samples(subject: Subject, number: int, one: Round) -> list[str]:
     rows, said = one.taps.get("rows"), one.metrics.get("count/samples/policy")
     if rows is None or said is None or len(subject.learners) > 1:
         return []
-    epochs = subject.config(subject.learner).epochs
+    epochs = getattr(subject.config(subject.learner), "epochs", None)
+    if epochs is None:
+        return []
     valued, said = np.asarray(rows.valued).sum(axis=(0, 1)), np.asarray(said)[subject.seats]
     is_pooled = len(np.unique(said)) == 1 and not own_tensors(one.before.params)
     should = np.full(said.shape, valued.sum()) if is_pooled else valued
@@ -153,8 +157,10 @@ def _moved(left: PyTree, right: PyTree) -> Bool[np.ndarray, " seat"]:
 
 
 def _paid_more(played: Trajectory, seat: int, agents: int) -> Trajectory:
-    after = played.steps.after
-    is_paid = (jnp.arange(agents) == seat)[None, None, :] & played.steps.before.active
+    """In every second game: what is paid in all of them, a mean that is taken off would hide."""
+    after, games = played.steps.after, played.steps.before.first.shape[1]
+    is_asked = (jnp.arange(games) % 2 == 0)[:, None] & (jnp.arange(agents) == seat)[None]
+    is_paid = is_asked[None] & played.steps.before.active
     paid = dataclasses.replace(after, reward=after.reward + jnp.where(is_paid, GIFT, 0.0))
     return dataclasses.replace(played, steps=dataclasses.replace(played.steps, after=paid))
 
@@ -165,7 +171,7 @@ def _told_reach(subject: Subject, reaches: Bool[np.ndarray, "source sink"], what
     wrong = [f"seat {seats[row]} learns nothing from its own {what}" for row in rows if not reaches[row, row]]
     names = {module.short for module in modules(subject.rounds()[0].before.params)}
     config = subject.config(subject.learner)
-    is_alone = names <= ALONE and getattr(config, "learning_reward", "own") == "own"
+    is_alone = names <= ALONE and getattr(config, "learning_reward", "") == "own"
     for source in rows:
         for sink in rows:
             is_odd = reaches[source, sink] and (is_alone or not reaches[sink, source])
@@ -262,7 +268,9 @@ def twins(subject: Subject, budget: Budget, key: Key) -> Outcome:
 
     params, learner = (map_seated(alike, tree) for tree in (one.before.params, one.before.learner))
     rows = _as_first_seat(one.trajectory, job.env.num_agents)
-    after = parts.learn(params, learner, rows, update_key(one.before))[0][0]
+    after, other = (parts.learn(params, learner, rows, k)[0][0] for k in (update_key(one.before), key))
+    if not keeps_names(params) and differences(after, other):
+        return not_run(statistic, BY_PLACE)
     wrong = [
         (path, seat)
         for path, rows in own_tensors(after)
@@ -303,6 +311,8 @@ def renamed_training(subject: Subject, budget: Budget, key: Key) -> Outcome:
     if len(set(subject.lineup)) > 1 or len(set(subject.env.alike)) > 1 or subject.env.package:
         return not_run(statistic, "seats are not alike to the bit here")
     turn, begun = circle(job.env.num_agents), rounds[0].before
+    if not keeps_names(begun.params):
+        return not_run(statistic, BY_PLACE)
     updates = UPDATES if own_tensors(begun.params) else 1
     is_pooled = any(not module.is_own for module in modules(begun.params))
     other = renamed(job.env, turn.tolist())

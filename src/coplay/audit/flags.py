@@ -18,6 +18,7 @@ from jax.interpreters import partial_eval
 
 from coplay import settings
 from coplay.algorithms import ALGORITHMS
+from coplay.algorithms.own import is_own, own_settings
 from coplay.algorithms.ppo import Plan, PPOConfig
 from coplay.audit import captured
 from coplay.audit.captured import parts_of, rounds_from
@@ -51,6 +52,8 @@ def numbers(subject: Subject, budget: Budget, key: Key) -> Outcome:
     """Is every number read as it is written, and does it change what it should?"""
     statistic = "numbers in the settings that change neither what is learned nor how it is played"
     wrong, seen = _tried(subject, budget, lambda config, field: not _is_switch(config, field))
+    if not seen:
+        return not_run(statistic, "there is nothing to set")
     return _told_settings(statistic, wrong, seen)
 
 
@@ -64,7 +67,7 @@ def _tried(subject: Subject, budget: Budget, is_one: Callable) -> tuple[list[str
     assert subject.learning_job() and subject.experiment is not None
     experiment, wrong, seen = subject.experiment, [], 0
     for name in subject.learners:
-        config = getattr(experiment, name)
+        config = _settings(experiment, name)
         bases = subject.once(
             f"traced {name}", lambda name=name: [_Traced(base, name) for base in _bases(experiment, name)]
         )
@@ -75,6 +78,12 @@ def _tried(subject: Subject, budget: Budget, is_one: Callable) -> tuple[list[str
                 seen += 1
                 wrong += _without_effect(bases, field.name)
     return wrong, seen
+
+
+def _settings(experiment: Experiment, name: str) -> Any:
+    """What can be set in an algorithm, as it is: a section, or what the user's own asks for."""
+    options = experiment.algorithm_options
+    return own_settings(name, options) if is_own(name) else getattr(experiment, name)
 
 
 def _is_single(subject: Subject) -> bool:
@@ -162,23 +171,24 @@ class _Traced:
         ]
 
     def without_effect(self, field: str) -> list[str]:
-        name, config = self.name, getattr(self.experiment, self.name)
+        name, config = self.name, _settings(self.experiment, self.name)
+        place = f"algorithm_options.{field}" if is_own(name) else f"{name}.{field}"
         said: list[str] = []
         if field in _idle(config):
             return said
         for value in far_values(typing.get_type_hints(type(config))[field], getattr(config, field)):
             try:
                 parsed = settings.parse_text(_written(value))
-                changed = with_overrides(self.experiment, {f"{name}.{field}": parsed})
+                changed = with_overrides(self.experiment, {place: parsed})
                 algorithm = job(build(changed)).stretches[0].algorithm
             except (BadInput, ValueError):
                 continue  # refused with the others as they are
-            now = getattr(getattr(changed, name), field)
+            now = getattr(_settings(changed, name), field)
             if now != value:
-                return [f"{name}.{field}={_written(value)} is read as {now!r}"]
+                return [f"{place}={_written(value)} is read as {now!r}"]
             if not self.is_the_same(algorithm):
                 return EFFECT
-            said = [f"{name}.{field} changes nothing: {getattr(config, field)!r} is as good as {value!r}"]
+            said = [f"{place} changes nothing: {getattr(config, field)!r} is as good as {value!r}"]
         return said
 
     def is_the_same(self, algorithm: Algorithm) -> bool:

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 
 from coplay.audit.subject import Subject
 from coplay.errors import BadInput
+from coplay.experiment import settings_of
 from coplay.opponents.goal_policy import those_after
 from coplay.types import Trajectory
 
@@ -39,7 +40,8 @@ def foretold_of(subject: Subject) -> list[Foretold]:
 def _teaches(subject: Subject, games: Trajectory) -> Bool[np.ndarray, "time env agent"]:
     """Who is in the game; of HOP's own seats, only those under orders (`model_rows`)."""
     teaches = np.array(games.steps.before.active)
-    config, seats = getattr(subject.experiment, subject.learner), subject.seats
+    assert subject.experiment is not None
+    config, seats = settings_of(subject.experiment, subject.learner), subject.seats
     is_hop = getattr(config, "model_rows", "") == "orders" and config.models == "goals"
     if is_hop and config.ordered_games > 0 and len(seats) > 1:
         teaches[..., seats] &= np.asarray(games.steps.decision.notes[subject.learner]["order"]) >= 0

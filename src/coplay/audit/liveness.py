@@ -138,7 +138,7 @@ def _others_in_place(subject: Subject, params: PyTree, key: Key) -> list[tuple[s
     """What is changed, of which of the learner's rows, and the weights with it."""
     reaches = subject.learning_job().stretches[0].algorithm.reaches
     acting = {name for name, where in reaches if where == ACT}
-    own = [module for module in modules(params) if module.is_own and module.name in acting]
+    own = [module for module in modules(params) if module.is_own and (not reaches or module.name in acting)]
     rows = range(len(subject.seats))
     found = [(m.name, row, disturbed(params, m, key, row)) for m in own for row in rows]
     return found + [("the name", row, other) for row, other in _other_names(subject, params)]

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from coplay import types
 from coplay.audit import captured, small_scale
 from coplay.audit.captured import Round
-from coplay.audit.compare import changed_modules, differences, module_at, own_tensors, plain, told
+from coplay.audit.compare import Module, changed_modules, differences, module_at, own_tensors, plain, told
 from coplay.audit.fairness import FAIRNESS
 from coplay.audit.finding import SHARED, Check, Outcome, exact, not_run
 from coplay.audit.subject import Budget, Subject
@@ -194,11 +194,19 @@ def seeds_apart(subject: Subject, budget: Budget, key: Key) -> Outcome:
         return exact(statistic, 1, 1, "the seed that is given is not the one that is used", room="cli")
     again = captured.start(work)
     moved = changed_modules(begun.params, again.params)
-    same = [module.name for module, rows in moved.items() if not rows.all() and module.short != "scale"]
+    drawn = _drawn_modules(begun.params)
+    same = [module.name for module, rows in moved.items() if not rows.all() and module in drawn]
     same += [] if differences(begun.key, again.key) else ["the key"]
     return exact(
         statistic, len(same), len(moved) + 1, f"{same[0] if same else ''} is the same for another seed"
     )
+
+
+def _drawn_modules(params: PyTree) -> set[Module]:
+    """Those with weights that are not all one number, as they are where a start is not left to chance."""
+    leaves = jax.tree_util.tree_leaves_with_path(params)
+    drawn = {module_at(path) for path, x in leaves if x.size and np.ptp(plain(x)) > 0}
+    return {module for module in drawn if module.short != "scale"}
 
 
 # --- every weight ---------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from coplay import experiment as experiments
+from coplay.algorithms.own import is_own
 from coplay.errors import BadInput
 from coplay.experiment import Built, Experiment
 
@@ -83,7 +84,7 @@ def rungs(experiment: Experiment) -> list[Rung]:
     built, learners = experiments.build(experiment), experiments.algorithms_in_play(experiment)
     if not learners:
         raise BadInput("nobody learns in this experiment: there is no ladder to climb")
-    if len(learners) > 1:
+    if len(learners) > 1 or is_own(learners[0]):
         return [Rung(ONE_RUNG.name, ONE_RUNG.adds, experiment)]
     (own,) = learners
     steps = [step for step in LADDERS.get(own, (ONE_RUNG,)) if not _is_pointless(step, experiment)]
@@ -156,7 +157,7 @@ def _twin(rung: Rung, num_seats: int) -> Rung:
 
 
 def _config(experiment: Experiment) -> Any:
-    return getattr(experiment, experiments.algorithms_in_play(experiment)[0])
+    return experiments.settings_of(experiment, experiments.algorithms_in_play(experiment)[0])
 
 
 def seats_of(built: Built, learner: str) -> list[int]:

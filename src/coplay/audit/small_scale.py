@@ -59,7 +59,7 @@ def at_small_scale(experiment: Experiment, gates_open: bool = True) -> Experimen
     }
     changes["rollout.total_steps"] = UPDATES * GAMES * changes["rollout.num_steps"]
     for name in experiments.algorithms_in_play(experiment):
-        config = getattr(experiment, name)
+        config = experiments.settings_of(experiment, name)
         kept = LOADED & {field for field in SMALLER if _loads_parts(config)}
         kept |= set() if gates_open else {"gates"}
         smaller = {field: value for field, value in SMALLER.items() if hasattr(config, field)}

@@ -24,6 +24,7 @@ from coplay.experiment import (
     parse_run,
     read_experiment,
     read_run,
+    settings_of,
 )
 from coplay.training.job import Job
 from coplay.training.run_folder import RunFolder
@@ -121,7 +122,7 @@ class Subject:
     def config(self, name: str) -> Any:
         """An algorithm's settings, at a small scale."""
         assert self.experiment is not None
-        return getattr(small_scale.at_small_scale(self.experiment), name)
+        return settings_of(small_scale.at_small_scale(self.experiment), name)
 
     @property
     def learners(self) -> list[str]:

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from coplay.algorithms.losses import ToldTerms
+from coplay.algorithms.own import is_own
 from coplay.algorithms.ppo import PPOConfig
 from coplay.algorithms.subgoal_stage import ToldSubgoals
 from coplay.algorithms.targets import ToldRows
@@ -36,6 +37,7 @@ NOISE = 0.1  # on every weight, where terms are to speak up
 QUIET, LOUDEST = 1e-4, 0.9  # share of the gradient, of a term beside those that are needed
 LOUD = 5.0  # weight of a term that is to be heard
 NOT_TOLD = "this learner does not tell what its losses are made of"
+OWN_TERMS = "an algorithm of your own does not say what its terms should weigh"
 
 
 class Weighed(NamedTuple):
@@ -69,8 +71,8 @@ def term_weights(subject: Subject, budget: Budget, key: jax.Array) -> Outcome:
     """Is a loss the sum of its terms, each times what its setting says?"""
     statistic = "terms of losses that weigh other than their settings say, never say anything or pull astray"
     config, told = subject.config(subject.learner), told_by(subject)
-    if not told:
-        return not_run(statistic, NOT_TOLD)
+    if not told or is_own(subject.learner):
+        return not_run(statistic, OWN_TERMS if told else NOT_TOLD)
     wrong, strays, seen = [], [], 0
     for name in told[0]:
         learned, loud = (_terms_of(each[name]) for each in told)
@@ -275,8 +277,8 @@ def term_shares(subject: Subject, budget: Budget, key: jax.Array) -> Outcome:
     """Is a term that was added heard, and does it leave the others a say?"""
     statistic = "share of an added term in the gradient of the weights that it reaches, the oddest of all"
     config, told = subject.config(subject.learner), told_by(subject)
-    if not told:
-        return not_run(statistic, NOT_TOLD)
+    if not told or is_own(subject.learner):
+        return not_run(statistic, OWN_TERMS if told else NOT_TOLD)
     by_term: dict[str, list[float]] = {}
     for each in told:
         for one in each.values():

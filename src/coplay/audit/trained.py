@@ -21,6 +21,7 @@ from coplay.experiment import (
     job,
     known_player,
     load_params,
+    settings_of,
     with_overrides,
 )
 from coplay.players.catalogue import EVERYWHERE, plain_players
@@ -105,8 +106,8 @@ def _by_network(experiment: Experiment, folder: RunFolder) -> Algorithm:
 def afresh(experiment: Experiment, what: str) -> Experiment:
     """The same players, in fewer games."""
     length = experiment.rollout.sequence_length
-    configs = {name: getattr(experiment, name) for name in algorithms_in_play(experiment)}
-    at_once = math.lcm(*(config.minibatches for config in configs.values()))
+    configs = {name: settings_of(experiment, name) for name in algorithms_in_play(experiment)}
+    at_once = math.lcm(*(getattr(config, "minibatches", 1) for config in configs.values()))
     games, steps = SIZES[what]
     games, steps = at_once * -(-games // at_once), length * max(1, steps // length)
     changes: dict[str, Any] = {
@@ -117,8 +118,7 @@ def afresh(experiment: Experiment, what: str) -> Experiment:
         "evaluation.every": 0,
     }
     for name, config in configs.items():
-        fields = {field.name for field in dataclasses.fields(config)}
-        changes |= {f"{name}.{field}": value for field, value in AS_SAVED.items() if field in fields}
+        changes |= {f"{name}.{field}": value for field, value in AS_SAVED.items() if hasattr(config, field)}
         if what != "plans" and name in BY_NETWORK:
             changes[f"{name}.acts"] = BY_NETWORK[name]
     return with_overrides(experiment, changes)

@@ -11,6 +11,7 @@ from coplay.audit.finding import Check, Outcome
 from coplay.audit.subject import Budget, Subject
 from coplay.audit.trained import Update
 from coplay.errors import BadInput
+from coplay.experiment import settings_of
 from coplay.types import Key, Trajectory
 
 APART = 10  # steps between rows that are taken to be independent
@@ -25,7 +26,8 @@ GROWS = 0.1  # nats from the first third of training to the last
 def imagining(subject: Subject) -> list[Update]:
     """Updates of every seed, if it imagines anything."""
     subject.trained("learns")
-    if not getattr(getattr(subject.experiment, subject.learner), "imagines", False):
+    assert subject.experiment is not None
+    if not getattr(settings_of(subject.experiment, subject.learner), "imagines", False):
         raise BadInput("nobody imagines anything here")
     return subject.trained_updates()
 
@@ -182,7 +184,8 @@ def search_targets(subject: Subject, budget: Budget, key: Key) -> Outcome:
     """Does what follows bring what a search said it would?"""
     statistic = "mean of what searches expect less what then came, as a share of the spread of what came"
     subject.trained("plans")
-    config = getattr(subject.experiment, subject.learner)
+    assert subject.experiment is not None
+    config = settings_of(subject.experiment, subject.learner)
     if getattr(config, "acts", "") != "search":
         raise BadInput("nobody plans here")
     games = subject.trained_games("plans")

@@ -16,6 +16,7 @@ from coplay.audit.by_seed import by_every_seed, judged
 from coplay.audit.finding import Check, Outcome, not_run
 from coplay.audit.subject import Budget, Subject
 from coplay.errors import BadInput
+from coplay.experiment import settings_of
 from coplay.nets import world as worlds
 from coplay.nets.world import World
 from coplay.nets.world_fit import Moves, moves, said
@@ -74,7 +75,8 @@ def learned_world(subject: Subject) -> Learned:
     members = [members_of(params) for params in subject.trained().params]
     if members[0] is None:
         raise BadInput(NO_WORLD)
-    config = getattr(subject.experiment, subject.learner)
+    assert subject.experiment is not None
+    config = settings_of(subject.experiment, subject.learner)
     return Learned(world_of(subject.env, config), members, subject.trained_games())
 
 

@@ -97,12 +97,16 @@ def print_plan(planned, console) -> None:
     """Which modules, loss terms and parameters are in play, and what they will take."""
     console.print(f"[bold]{planned.game}[/bold]: {', '.join(planned.seats)}")
     for module in planned.modules:
+        weights = ", ".join(f"{size:,} {name}" for name, size in module["networks"].items())
         if module["loss_terms"]:
             terms = ", ".join(f"{weight:+g} {name}" for name, weight in module["loss_terms"].items())
-            weights = ", ".join(f"{size:,} {name}" for name, size in module["networks"].items())
             console.print(
                 f"  {module['member']}: {module['network']}, {module['parameters']}, {module['needs']}; "
                 f"weights {weights}; loss {terms}"
+            )
+        elif module["learns"]:
+            console.print(
+                f"  {module['member']}: your own, {module['needs']}; weights {weights}", markup=False
             )
         else:
             console.print(f"  {module['member']}: does not learn")

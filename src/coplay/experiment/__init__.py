@@ -26,6 +26,7 @@ from coplay.experiment.fields import (
     override_places,
     played_otherwise,
     read_experiment,
+    settings_of,
     with_overrides,
 )
 from coplay.experiment.named_runs import RunReference, is_run, parse_run, read_run, zoo_names
@@ -58,6 +59,7 @@ __all__ = [
     "read_experiment",
     "read_run",
     "resolved_devices",
+    "settings_of",
     "with_overrides",
     "zoo_names",
 ]

@@ -9,12 +9,20 @@ import jax
 import jax.numpy as jnp
 
 from coplay.algorithms import ALGORITHMS
+from coplay.algorithms.own import is_own, own_algorithm, refuse_unknown
 from coplay.algorithms.ppo import Plan
 from coplay.envs import make_game
 from coplay.envs.seats import shuffled
 from coplay.errors import BadInput, nearest
 from coplay.evaluation.self_play import play_episodes
-from coplay.experiment.fields import EvaluationConfig, Experiment, Phase, algorithms_in_play, with_overrides
+from coplay.experiment.fields import (
+    EvaluationConfig,
+    Experiment,
+    Phase,
+    algorithms_in_play,
+    settings_of,
+    with_overrides,
+)
 from coplay.experiment.named_runs import is_run, parse_run, read_run
 from coplay.players.catalogue import make_player, player_names
 from coplay.players.frozen import frozen, greedy
@@ -51,7 +59,9 @@ def _build(experiment: Experiment) -> Built:
     if experiment.seats == "shuffled":
         env = shuffled(env)
     names = dict.fromkeys(name for phase in phases for name in phase.lineup)
+    _check_options(experiment)
     members = [_member(experiment, env, name, phases) for name in names]
+    _check_own_memory(experiment, members)
     per_update = experiment.rollout.steps_per_update
     starts = [-(-phase.after // per_update) for phase in phases]
     ends = [*starts[1:], max(experiment.rollout.num_updates, starts[-1])]
@@ -85,8 +95,8 @@ def _check_rollout(experiment: Experiment) -> None:
     if rollout.num_envs % resolved_devices(experiment):
         raise BadInput(f"num_envs={rollout.num_envs} must be a multiple of devices={experiment.devices}")
     for name in algorithms_in_play(experiment):
-        config = getattr(experiment, name)
-        if rollout.num_envs % (config.minibatches * resolved_devices(experiment)):
+        config = settings_of(experiment, name)
+        if rollout.num_envs % (getattr(config, "minibatches", 1) * resolved_devices(experiment)):
             raise BadInput(
                 f"num_envs={rollout.num_envs} must be a multiple of minibatches={config.minibatches} "
                 f"times devices={resolved_devices(experiment)}"
@@ -96,6 +106,30 @@ def _check_rollout(experiment: Experiment) -> None:
                 f"num_steps={rollout.num_steps} must be a multiple of sequence_length="
                 f"{rollout.sequence_length} with {_what_reads(config)}"
             )
+
+
+def _check_options(experiment: Experiment) -> None:
+    own = list(filter(is_own, algorithms_in_play(experiment)))
+    if own:
+        refuse_unknown(own, experiment.algorithm_options)
+
+
+def _check_own_memory(experiment: Experiment, members: list[Member]) -> None:
+    rollout = experiment.rollout
+    for member in members:
+        if _remembers(member) and rollout.num_steps % rollout.sequence_length:
+            raise BadInput(
+                f"num_steps={rollout.num_steps} must be a multiple of sequence_length="
+                f"{rollout.sequence_length} with the memory of {member.name}"
+            )
+
+
+def _remembers(member: Member) -> bool:
+    """Whether it is an algorithm of the user's own that keeps anything from step to step."""
+    if not is_own(member.name):
+        return False
+    algorithm = member.build(member.seats)
+    return bool(jax.tree.leaves(jax.eval_shape(lambda: algorithm.remember(1))))
 
 
 def _what_reads(config: Any) -> str:
@@ -110,8 +144,11 @@ def resolved_devices(experiment: Experiment) -> int:
     if experiment.devices:
         return experiment.devices
     cores = os.cpu_count() or 1
-    widths = [max(getattr(experiment, name).hidden) for name in algorithms_in_play(experiment)]
-    minibatches = [getattr(experiment, name).minibatches for name in algorithms_in_play(experiment)]
+    playing = algorithms_in_play(experiment)
+    if any(map(is_own, playing)):
+        return 1  # whether it adds up what devices must agree on, only its author knows
+    widths = [max(getattr(experiment, name).hidden) for name in playing]
+    minibatches = [getattr(experiment, name).minibatches for name in playing]
     fits = [
         count
         for count in range(1, cores + 1)
@@ -126,11 +163,14 @@ def _member(experiment: Experiment, env: Environment, name: str, phases: list[Ph
 
 
 def _player_builder(experiment: Experiment, env: Environment, name: str) -> Build:
+    rollout = experiment.rollout
+    plan = Plan(rollout.num_updates, rollout.sequence_length, rollout.num_envs, rollout.num_steps)
     if name in ALGORITHMS:
-        rollout = experiment.rollout
-        plan = Plan(rollout.num_updates, rollout.sequence_length, rollout.num_envs, rollout.num_steps)
         config = getattr(experiment, name)
         return functools.cache(lambda seats: ALGORITHMS[name](env, seats, config, plan))
+    if is_own(name):
+        options = experiment.algorithm_options
+        return functools.cache(lambda seats: own_algorithm(name, env, seats, plan, options))
     return known_player(env, name)
 
 
@@ -159,7 +199,7 @@ def job(built: Built) -> Job:
         stretches=built.stretches,
         num_envs=rollout.num_envs,
         num_steps=rollout.num_steps,
-        sequence_length=rollout.sequence_length if _has_memory(experiment) else rollout.num_steps,
+        sequence_length=rollout.sequence_length if _has_memory(built) else rollout.num_steps,
         seed=experiment.seed,
         seeds=experiment.seeds,
         devices=resolved_devices(experiment),
@@ -171,14 +211,15 @@ def job(built: Built) -> Job:
     )
 
 
-def _has_memory(experiment: Experiment) -> bool:
-    return any(_reads_sequences(getattr(experiment, name)) for name in algorithms_in_play(experiment))
+def _has_memory(built: Built) -> bool:
+    configs = [settings_of(built.experiment, name) for name in algorithms_in_play(built.experiment)]
+    return any(map(_reads_sequences, configs)) or any(map(_remembers, built.members))
 
 
 def _reads_sequences(config: Any) -> bool:
     """Whether something in it is trained through time."""
     return (
-        "gru" in config.network
+        "gru" in getattr(config, "network", "")
         or getattr(config, "subgoals", "none") != "none"
         or getattr(config, "moves_in_time", False)
     )

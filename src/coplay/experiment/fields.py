@@ -14,6 +14,8 @@ from coplay.algorithms.happo import HAPPOConfig
 from coplay.algorithms.hop_config import HOPConfig
 from coplay.algorithms.hop_plus_config import HOPPlusConfig
 from coplay.algorithms.hyper_config import HyperMAPPOConfig
+from coplay.algorithms.own import OWN_SETTINGS, is_own
+from coplay.algorithms.own import option_names as own_options
 from coplay.algorithms.ppo import MAPPOConfig, PPOConfig
 from coplay.envs import option_names
 from coplay.errors import BadInput, UnknownSetting, nearest
@@ -83,7 +85,7 @@ MOST_SEEDS = 2**31  # metrics keep a seed in 32 bits
 class Experiment:
     description: str = ""  # the question this experiment asks
     game: str = "4h1s_4x4"  # a name from `coplay games`, or file.py:function
-    algorithm: str = "ppo"  # in every seat, where no line-up is given
+    algorithm: str = "ppo"  # in every seat, where no line-up is given; or file.py:function
     lineup: tuple[str, ...] = ()  # who sits where: algorithm, scripted player, run folder or file.py:function
     schedule: tuple[Phase, ...] = ()  # line-ups that take over after so many steps
     seats: Literal["fixed", "shuffled"] = "fixed"  # shuffled: others every episode; scores follow the learner
@@ -91,6 +93,7 @@ class Experiment:
     seeds: int = 1  # trained side by side in one program
     devices: int = 0  # parts the environments are split into; 0: one per core where networks are narrow
     game_options: dict[str, Any] = dataclasses.field(default_factory=dict)  # see `coplay games NAME`
+    algorithm_options: dict[str, Any] = dataclasses.field(default_factory=dict)  # of your own algorithm
     rollout: RolloutConfig = RolloutConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     saving: SavingConfig = SavingConfig()
@@ -177,7 +180,7 @@ ALIASES = {"steps": "rollout.total_steps"}
 def locate(experiment: Experiment, key: str) -> str:
     """The dotted place of an override; an ambiguous or unknown one is refused with the nearest."""
     places = override_places(experiment)
-    if key in places.values() or key.startswith("game_options."):
+    if key in places.values() or key.startswith(_free_tables(experiment)):
         return key
     found = sorted({place for short, place in places.items() if short.split("|")[0] == key})
     if len(found) == 1:
@@ -188,17 +191,25 @@ def locate(experiment: Experiment, key: str) -> str:
     raise UnknownSetting(key, known)
 
 
+def _free_tables(experiment: Experiment) -> tuple[str, ...]:
+    """Whose settings are known to whom they are given, and are checked there."""
+    own = ("algorithm_options.",) if any(map(is_own, algorithms_in_play(experiment))) else ()
+    return ("game_options.", *own)
+
+
 def override_places(experiment: Experiment) -> dict[str, str]:
     """`short|place` -> place, for the top level, the game's options and the sections in play."""
     places = [f.name for f in dataclasses.fields(Experiment) if not _is_section(f.name)]
-    for section in ("rollout", "evaluation", "saving", *algorithms_in_play(experiment)):
+    playing = algorithms_in_play(experiment)
+    for section in ("rollout", "evaluation", "saving", *(name for name in playing if name in ALGORITHMS)):
         places += [f"{section}.{f.name}" for f in dataclasses.fields(getattr(experiment, section))]
     places += [f"game_options.{name}" for name in option_names(experiment.game)]
+    places += [f"algorithm_options.{name}" for own in filter(is_own, playing) for name in own_options(own)]
     return {f"{place.split('.')[-1]}|{place}": place for place in places}
 
 
 def _is_section(name: str) -> bool:
-    return name in ("rollout", "evaluation", "saving", "game_options", *ALGORITHMS)
+    return name in ("rollout", "evaluation", "saving", "game_options", "algorithm_options", *ALGORITHMS)
 
 
 def as_tables(experiment: Experiment) -> dict[str, Any]:
@@ -207,6 +218,8 @@ def as_tables(experiment: Experiment) -> dict[str, Any]:
     for name in ALGORITHMS:
         if name not in algorithms_in_play(experiment):
             del tables[name]
+    if not any(map(is_own, algorithms_in_play(experiment))):
+        del tables["algorithm_options"]
     return {key: value for key, value in tables.items() if value not in ((), {}, None)}
 
 
@@ -224,7 +237,13 @@ def _without_none(value: Any) -> Any:
 
 
 def algorithms_in_play(experiment: Experiment) -> list[str]:
+    """Who learns, by name: shipped ones in the catalogue's order, then the user's own."""
     names = [name for phase in experiment.schedule for name in phase.lineup]
     if experiment.lineup or not (experiment.schedule and experiment.schedule[0].after == 0):
         names += experiment.lineup or (experiment.algorithm,)
-    return [name for name in ALGORITHMS if name in names]
+    return [name for name in ALGORITHMS if name in names] + list(dict.fromkeys(filter(is_own, names)))
+
+
+def settings_of(experiment: Experiment, name: str) -> Any:
+    """An algorithm's section; of one of the user's own, nothing is known by the names that sections have."""
+    return getattr(experiment, name) if name in ALGORITHMS else OWN_SETTINGS

@@ -4,6 +4,7 @@ import ast
 import inspect
 from collections.abc import Callable
 
+from coplay.algorithms.own import is_own
 from coplay.errors import BadInput, nearest
 from coplay.players import coin_game, matrix, mpe, snowdrift, specialisation, stag_hunt
 from coplay.players.changing import becoming
@@ -132,7 +133,19 @@ def settled(name: str) -> tuple[str, int]:
 
 
 def _from_file(name: str, env: Environment) -> ScriptedPlayer:
-    player = load_function(name)(env)
+    maker = load_function(name)
+    if is_own(name):
+        raise BadInput(
+            f"{name} is an algorithm, which has to be trained first: name the run of it that plays"
+        )
+    try:
+        inspect.signature(maker).bind(env)
+    except TypeError as error:
+        raise BadInput(
+            f"{name} asks for {inspect.signature(maker)}: the function of a player takes (env), that of an "
+            "algorithm (env, seats, plan) and its settings"
+        ) from error
+    player = maker(env)
     if not isinstance(player, ScriptedPlayer):
         raise BadInput(f"{name!r} must return a ScriptedPlayer, not a {type(player).__name__}")
     return player
