@@ -198,7 +198,7 @@ def _response(
 
 def _mean_square(weights: PyTree) -> Float[Array, ""]:
     leaves = jax.tree.leaves(weights)
-    return sum(jnp.sum(leaf**2) for leaf in leaves) / sum(leaf.size for leaf in leaves)
+    return jnp.asarray(sum(jnp.sum(leaf**2) for leaf in leaves) / sum(leaf.size for leaf in leaves))
 
 
 def _logits(model: ActorCritic, weights: PyTree, rows: Array, numbers: Array) -> Array:

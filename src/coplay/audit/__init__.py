@@ -18,6 +18,7 @@ from coplay.audit.flags import SETTINGS
 from coplay.audit.ladder import LADDER
 from coplay.audit.liveness import LIVENESS
 from coplay.audit.models import MODELS
+from coplay.audit.pace import PACE
 from coplay.audit.phenomenon import PHENOMENON
 from coplay.audit.pipeline import PIPELINE
 from coplay.audit.subject import Budget, Subject
@@ -37,6 +38,7 @@ CAUSES = (  # as things flow: the game, what is stored of it, who learns from it
     *TERM_CHECKS,
     *MODELS,
     *VALUE,
+    *PACE,
     *BOOKKEEPING,
 )
 

@@ -31,6 +31,8 @@ FILES: dict[str, tuple[str, ...]] = {  # by check; of several, the one in the ro
     "imagined_ends": ("algorithms/imagination.py",),
     "references": ("algorithms/targets.py",),
     "fit": ("algorithms/targets.py",),
+    "own_game": ("algorithms/targets.py",),
+    "pace": ("algorithms/ppo.py",),
     "normaliser": ("algorithms/value_scale.py",),
     "labels": ("opponents/goals.py", "algorithms/opponent_stage.py"),
     "belief": ("opponents/minds.py",),
