@@ -1,4 +1,4 @@
-"""What only shows over a whole run, or in company: do rates fall as it is long, does a game teach by itself?"""
+"""What only shows over a whole run, or in company: do rates fall as it is long, does a game teach alone?"""
 
 import dataclasses
 
@@ -46,9 +46,10 @@ def _moved(subject: Subject, one: Round, share: float) -> dict[str, float]:
     (after, _, _), _ = subject.parts().learn(params, learner, one.trajectory, update_key(one.before))
     squares = {module.name: 0.0 for module in modules(params)}
     pairs = zip(jax.tree_util.tree_leaves_with_path(params), jax.tree.leaves(after), strict=True)
-    for (path, old), new in pairs:
-        if jnp.issubdtype(old.dtype, jnp.floating):
-            squares[module_at(path).name] += float(np.sum((plain(new) - plain(old)) ** 2))
+    for (path, before), new in pairs:
+        old = plain(before)
+        if old.dtype.kind == "f":
+            squares[module_at(path).name] += float(np.sum((plain(new) - old) ** 2))
     return {name: float(np.sqrt(square)) for name, square in squares.items()}
 
 
