@@ -1,4 +1,4 @@
-"""Are learners treated alike? What reaches whom, whose steps and samples are counted, and what names do.
+"""Are learners treated alike? Who learns from what is whose, what names do, and whose chance is whose.
 
 Learners with weights of their own must be permuted by renaming to the bit; where weights are pooled, sums go
 in another order and rounding is allowed. What reaches whom is seen by disturbing it: a reward, or weights, of
@@ -12,7 +12,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Array, Bool, Float
 from scipy import stats
 
@@ -31,7 +30,6 @@ from coplay.audit.finding import SHARED, Check, Effect, Outcome, exact, not_run
 from coplay.audit.renamed import circle, renamed_state
 from coplay.audit.subject import Budget, Subject
 from coplay.envs.seats import renamed
-from coplay.training import stages
 from coplay.types import Environment, Key, PyTree, Seated, TrainState, Trajectory
 
 UPDATES = 3
@@ -42,86 +40,6 @@ LIKELIER = 1000.0
 TAKE_TURNS = {"happo"}  # later learners mind how earlier ones have moved
 ALONE = {"policy", "critic", "scale"}  # networks of a learner that models nobody
 NOTABLE = 0.02  # share of actions
-
-
-def samples(subject: Subject, budget: Budget, key: Key) -> Outcome:
-    """Is every column of a batch gone over equally often, whole and unmixed?"""
-    statistic = "columns that descent used more or less often than there are epochs, or mixed up"
-    assert subject.learning_job()
-    config = subject.config(subject.learners[0])
-    epochs, minibatches = getattr(config, "epochs", 2), getattr(config, "minibatches", 2)
-    columns = 4 * minibatches
-    uses, mixed = _uses(epochs, minibatches, columns, key)
-    wrong = int(np.sum(~np.isclose(uses, epochs, atol=1e-3)))
-    times = f"{uses.min():.3g} to {uses.max():.3g} times"
-    what = f"{wrong} of {columns} columns were used {times} in {epochs} epochs"
-    if mixed:
-        what = "what belongs to one column is shuffled apart"
-    return exact(statistic, wrong + int(mixed), columns, what)
-
-
-def _uses(epochs: int, minibatches: int, columns: int, key: Key) -> tuple[np.ndarray, bool]:
-    """How often a descent saw each column, by a loss whose gradient counts; and whether it saw them whole."""
-    number = jnp.arange(columns, dtype=jnp.float32)[:, None]
-    batch = {"is": jnp.eye(columns)[:, None], "number": number, "again": number}
-
-    def loss(weights, chunk):
-        apart = jnp.sum(chunk["number"] != chunk["again"])
-        seen = jnp.sum(chunk["is"], axis=(0, 1))
-        return jnp.sum(weights["fit"]["seen"] * seen) + weights["fit"]["apart"] * apart, {}
-
-    weights = {"fit": {"seen": jnp.zeros(columns), "apart": jnp.zeros(())}}
-    optimiser = optax.sgd(1.0)
-    descend = stages.fit(loss, optimiser, stages.Fit(epochs, minibatches, chunk_rows=2))
-    after, _, _ = descend(
-        weights, optimiser.init(weights), batch, lambda x: jnp.float32(x["number"].size), key
-    )
-    rows = columns / minibatches
-    return -np.asarray(after["fit"]["seen"]) * rows, bool(after["fit"]["apart"] != 0)
-
-
-def steps_taken(subject: Subject, budget: Budget, key: Key) -> Outcome:
-    """Does every seat's optimiser take the same number of steps, on the rows it should?"""
-    statistic = "seats and rounds with other counts of optimiser steps or samples than there should be"
-    if any(getattr(subject.config(name), "stop_kl", None) is not None for name in subject.learners):
-        return not_run(statistic, "seats stop by themselves here (stop_kl)")
-    wrong, seen = [], 0
-    for number, one in enumerate(subject.rounds()):
-        for path, before, after in _counts(one):
-            seen += 1
-            taken = after - before
-            if (taken != taken.flat[0]).any():
-                wrong.append(f"round {number}, {path}: steps by seat are {taken.ravel()[:8].tolist()}")
-        wrong += _other_samples(subject, number, one)
-    room = "algorithms" if wrong and wrong[0].endswith("samples") else ""
-    if not seen:
-        return not_run(statistic, "this learner's optimisers do not count their steps")
-    return exact(statistic, len(wrong), seen, wrong[0] if wrong else "", room=room)
-
-
-def _counts(one: Round) -> list[tuple[str, np.ndarray, np.ndarray]]:
-    """Optimisers' own counts of steps, before and after a round."""
-    before = jax.tree_util.tree_leaves_with_path(one.before.learner)
-    pairs = zip(before, jax.tree.leaves(one.after.learner), strict=True)
-    return [
-        (jax.tree_util.keystr(path), np.asarray(a), np.asarray(b))
-        for (path, a), b in pairs
-        if jax.tree_util.keystr(path).endswith(".count") and jnp.issubdtype(a.dtype, jnp.integer)
-    ]
-
-
-def _other_samples(subject: Subject, number: int, one: Round) -> list[str]:
-    """Samples that the policy is said to have learned from, against rows in the game times epochs."""
-    rows, said = one.taps.get("rows"), one.metrics.get("count/samples/policy")
-    if rows is None or said is None or len(subject.learners) > 1:
-        return []
-    epochs = subject.config(subject.learner).epochs
-    valued, said = np.asarray(rows.valued).sum(axis=(0, 1)), np.asarray(said)[subject.seats]
-    is_pooled = len(np.unique(said)) == 1 and not own_tensors(one.before.params)
-    should = np.full(said.shape, valued.sum()) if is_pooled else valued
-    is_other = ~np.isclose(said, epochs * should)
-    seats = subject.seats
-    return [f"round {number}: seat {seats[s]} counts {said[s]:g} samples" for s in np.flatnonzero(is_other)]
 
 
 def own_reward(subject: Subject, budget: Budget, key: Key) -> Outcome:
@@ -413,15 +331,6 @@ NARROWER = (  # what would explain that training as a whole goes by names
     *("own_rows", "sight", "histories", "departed", "world_names", "references", "normaliser"),
 )
 FAIRNESS = (
-    Check("samples", "pipeline", "Is every sample used equally often?", "exact", "training", samples),
-    Check(
-        "steps_taken",
-        "pipeline",
-        "Does every seat take the same number of steps?",
-        "exact",
-        "training",
-        steps_taken,
-    ),
     Check("draws", "pipeline", "Does each player decide by its own chance?", "test", "training", draws),
     Check(
         "own_reward",

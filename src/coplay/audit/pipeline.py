@@ -1,6 +1,6 @@
 """How learners start, whether what happens is repeatable, and whether every weight learns. At a small scale.
 
-Whether they are treated alike: `fairness.py`.
+Whether they are treated alike: `fairness.py`. How often descent uses what was played: `usage.py`.
 """
 
 import jax
@@ -15,6 +15,7 @@ from coplay.audit.compare import changed_modules, differences, module_at, own_te
 from coplay.audit.fairness import FAIRNESS
 from coplay.audit.finding import SHARED, Check, Outcome, exact, not_run
 from coplay.audit.subject import Budget, Subject
+from coplay.audit.usage import USAGE
 from coplay.experiment import build, job, with_overrides
 from coplay.nets.mlp import Linear
 from coplay.types import Key, PyTree, Seated
@@ -258,6 +259,7 @@ PIPELINE = (
     Check("equal_terms", "pipeline", "Do learners start on equal terms?", "exact", "algorithms", equal_terms),
     Check("repeats", "pipeline", "Does a seed repeat to the bit?", "exact", "training", repeats),
     Check("seeds_apart", "pipeline", "Is another seed another run?", "exact", "training", seeds_apart),
+    *USAGE,
     *FAIRNESS,
     Check(
         "moves", "pipeline", "Does every weight learn?", "exact", "algorithms", moves, ("steps_taken", "rows")
