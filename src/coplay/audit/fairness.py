@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 from scipy import stats
 
+from coplay.algorithms.world_stage import Remembered
 from coplay.audit.captured import Round, collector, rounds_from, update_key
 from coplay.audit.compare import (
     changed_modules,
@@ -30,7 +31,7 @@ from coplay.audit.finding import SHARED, Check, Effect, Outcome, exact, not_run
 from coplay.audit.renamed import circle, renamed_state
 from coplay.audit.subject import Budget, Subject
 from coplay.envs.seats import renamed
-from coplay.types import Environment, Key, PyTree, Seated, TrainState, Trajectory
+from coplay.types import Board, Environment, Key, PyTree, Seated, TrainState, Trajectory
 
 UPDATES = 3
 POOLED = 1e-4  # relative
@@ -215,8 +216,8 @@ def _as_first_seat(played: Trajectory, agents: int) -> Trajectory:
 
 
 def renamed_training(subject: Subject, budget: Budget, key: Key) -> Outcome:
-    """Train, then rename; rename, then train: the same weights?"""
-    statistic = f"weights after {UPDATES} updates, renamed after against renamed before"
+    """Train, then rename; rename, then train: the same weights, memories, optimisers and figures?"""
+    statistic = f"weights, learners' state and figures of {UPDATES} updates, renamed after against before"
     job, rounds = subject.learning_job(), subject.rounds()
     if len(set(subject.lineup)) > 1 or len(set(subject.env.alike)) > 1 or subject.env.package:
         return not_run(statistic, "seats are not alike to the bit here")
@@ -227,18 +228,65 @@ def renamed_training(subject: Subject, budget: Budget, key: Key) -> Outcome:
     parts = subject.parts()._replace(collect=collector(job, other))
     again = rounds_from(job, parts, _turned(job.env, begun, turn), updates)
     after = _turned(job.env, rounds[updates - 1].after, turn)
-    found = differences(after.params, again[-1].after.params, POOLED if is_pooled else 0.0)
+    figures = [_figures(*pair, turn) for pair in zip(rounds, again, strict=False)]
+    first = after.params, after.learner, [now for now, _ in figures]
+    second = again[-1].after.params, again[-1].after.learner, [now for _, now in figures]
+    count = len(jax.tree.leaves(first))
+    found = [
+        one
+        for left, right in zip(first, second, strict=True)
+        for one in differences(left, right, POOLED if is_pooled else 0.0)
+    ]
     if not found:
-        return exact(statistic, 0, len(jax.tree.leaves(after.params)), "")
+        return exact(statistic, 0, count, "")
     same_play = _plays_alike(rounds[0], again[0], turn)
     room, stage = ("algorithms", "learning") if same_play else ("training", "play")
     what = f"{told(found)} depends on who is called what; {stage} is where it begins"
-    return exact(statistic, len(found), len(jax.tree.leaves(after.params)), what, room=room)
+    return exact(statistic, len(found), count, what, room=room)
 
 
 def _turned(env: Environment, state: TrainState, turn: np.ndarray) -> TrainState:
     with_seed = jax.tree.map(lambda x: x[None], state)
-    return jax.tree.map(lambda x: x[0], renamed_state(env, with_seed, turn))
+    other = jax.tree.map(lambda x: x[0], renamed_state(env, with_seed, turn))
+
+    def remembered(x: Any) -> Any:
+        return _other_moves(env, x, turn) if isinstance(x, Remembered) else x
+
+    learner = jax.tree.map(remembered, other.learner, is_leaf=lambda x: isinstance(x, Remembered))
+    return dataclasses.replace(other, learner=learner)
+
+
+def _other_moves(env: Environment, kept: Remembered, turn: np.ndarray) -> Remembered:
+    """Moves that a model of the game remembers, [env, slot, agent, ...], under other names."""
+
+    def board(x: Board) -> Board:
+        return dataclasses.replace(x, players=x.players[:, :, turn], here=x.here[:, :, turn])
+
+    moves, happened = kept.moves, kept.moves.happened
+    moves = dataclasses.replace(
+        moves,
+        state=jax.vmap(jax.vmap(lambda state: env.rename(state, jnp.asarray(turn))))(moves.state),
+        before=board(moves.before),
+        after=board(moves.after),
+        action=moves.action[:, :, turn],
+        is_legal=moves.is_legal[:, :, turn],
+        happened=dataclasses.replace(
+            happened, step=happened.step[:, :, turn], reward=happened.reward[:, :, turn]
+        ),
+    )
+    return dataclasses.replace(kept, moves=moves)
+
+
+def _figures(one: Round, other: Round, turn: np.ndarray) -> tuple[dict, dict]:
+    """A round's figures that seats have of their own, the first ones renamed; what is the same for all seats
+    may be of rows that were drawn."""
+    first, second = ({name: np.asarray(x) for name, x in found.metrics.items()} for found in (one, other))
+    by_seat = [
+        name
+        for name, x in first.items()
+        if x.shape == turn.shape and any((y != y[0]).any() for y in (x, second[name]))
+    ]
+    return {name: first[name][turn] for name in by_seat}, {name: second[name] for name in by_seat}
 
 
 def _plays_alike(one: Round, other: Round, turn: np.ndarray) -> bool:
