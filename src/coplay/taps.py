@@ -2,7 +2,7 @@
 
 A tap is read when a program is traced. In a normal run nobody listens, nothing is made and the program is as
 if no tap were there. Under `heard`, what every tap makes is given back beside the function's own results.
-Taps stand where no loop and no map is open, for what is traced inside one cannot leave it.
+Taps stand where no loop and no map is open, for what is traced inside one cannot leave it; plain numbers can.
 """
 
 from collections.abc import Callable

@@ -233,6 +233,7 @@ class Algorithm(NamedTuple):
     reads_states: bool = False  # its learning asks for the game's own states with every step
     needs: str = DECENTRALISED  # at hand when it plays
     reaches: tuple[tuple[str, str], ...] = ()  # some of its weights, by name, and where they must be felt
+    still: tuple[str, ...] = ()  # networks, or parts of them (generator/trunk), that are to stay as they are
 
 
 def as_played(algorithm: Algorithm) -> Algorithm:

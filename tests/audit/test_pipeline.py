@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 from coplay.audit import CHECKS
+from coplay.audit.compare import RATE
 from coplay.audit.subject import Subject
 from coplay.types import Seated
 from tests.audit.mutants import stag_hunt
@@ -98,6 +99,60 @@ def critic_stays(update, params, learner, trajectory, key):
     return map_seated(old_critic, params, after), learner, metrics
 
 
+def steps_taken_back(update, params, learner, trajectory, key):
+    """Seat 1's optimiser remembers nothing of what it did."""
+    after, later, metrics = update(params, learner, trajectory, key)
+    return after, keeping(1, learner, later), metrics
+
+
+def departed_count(update, params, learner, trajectory, key):
+    """Everyone is said to be there, always."""
+    steps = trajectory.steps
+    before = dataclasses.replace(steps.before, active=jnp.ones_like(steps.before.active))
+    steps = dataclasses.replace(steps, before=before)
+    return update(params, learner, dataclasses.replace(trajectory, steps=steps), key)
+
+
+def seat_0_told_otherwise(update, params, learner, trajectory, key):
+    """A figure goes by the name; weights do not."""
+    after, learner, metrics = update(params, learner, trajectory, key)
+    return after, learner, metrics | {"policy/entropy": metrics["policy/entropy"].at[0].mul(2.0)}
+
+
+def seat_0_watched_otherwise(update, params, learner, trajectory, key):
+    """What is kept beside weights goes by the name; weights do not."""
+    after, learner, metrics = update(params, learner, trajectory, key)
+
+    def other(part: Seated) -> Seated:
+        watch = part.own["group"]["watch"]
+        watch = watch | {"explained": watch["explained"].at[0].add(1.0)}
+        return Seated(part.own | {"group": part.own["group"] | {"watch": watch}}, part.common)
+
+    return after, map_seated(other, learner), metrics
+
+
+def one_begins_slower(algorithm):
+    """Seat 1 is given half the rates."""
+
+    def init(params):
+        learner = algorithm.learn.init(params)
+        leaves, structure = jax.tree_util.tree_flatten_with_path(learner)
+        halved = [x.at[1].mul(0.5) if RATE.search(jax.tree_util.keystr(path)) else x for path, x in leaves]
+        return jax.tree.unflatten(structure, halved)
+
+    return algorithm._replace(learn=algorithm.learn._replace(init=init))
+
+
+def never_first(algorithm):
+    """No decision is the first of its episode."""
+
+    def act(params, memory, timestep, *rest):
+        later = dataclasses.replace(timestep, first=jnp.zeros_like(timestep.first))
+        return algorithm.act(params, memory, later, *rest)
+
+    return algorithm._replace(act=act)
+
+
 def acts_for_the_neighbour(algorithm):
     def act(params, *rest):
         turned = map_seated(
@@ -123,14 +178,21 @@ BESIDE = {
     "a critic left out": (learning(critic_stays), "moves", "algorithms"),
     "everyone acts by its neighbour's weights": (acts_for_the_neighbour, "own_rows", "nets"),
     "nobody looks": (sees_nothing, "sight", "algorithms"),
+    "steps of one seat taken back": (learning(steps_taken_back), "steps_taken", "training"),
+    "the departed learn": (learning(departed_count), "departed", "algorithms"),
+    "a figure that goes by the name": (learning(seat_0_told_otherwise), "renamed_training", "algorithms"),
+    "a memory that goes by the name": (learning(seat_0_watched_otherwise), "renamed_training", "algorithms"),
+    "one begins slower": (one_begins_slower, "equal_terms", "algorithms"),
+    "episodes that never begin": (never_first, "boundaries", "nets"),
 }
+SHOWS_ON = {"episodes that never begin": "ppo_gru_4h1s_4x4"}  # others show on PPO without memory
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("planted", BESIDE)
 def test_a_defect_that_is_in_no_list_is_found_where_it_is(planted):
     spoil, check, room = BESIDE[planted]
-    subject = subject_of("ppo_4h1s_4x4")
+    subject = subject_of(SHOWS_ON.get(planted, "ppo_4h1s_4x4"))
     work = subject.learning_job()
     stretch = work.stretches[0]
     subject.kept["job"] = work._replace(stretches=[stretch._replace(algorithm=spoil(stretch.algorithm))])

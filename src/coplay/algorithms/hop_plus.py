@@ -72,6 +72,7 @@ def hop_plus(env: Environment, seats: tuple[int, ...], config: HOPPlusConfig, ru
         reads_states=config.imagines or parts.world is not None,
         needs=SEES_ALL if config.subgoals != "none" or config.acts != "policy" else DECENTRALISED,
         reaches=_reaches(parts),
+        still=("prior/prior",) if config.prior else (),
     )
 
 
@@ -83,6 +84,8 @@ def _reaches(parts: Parts) -> tuple[tuple[str, str], ...]:
         own += [("world/members", LEARN)]
     if parts.pursuit is not None:
         own += [("pursuit/q", ACT)]
+    if parts.selector is not None:
+        own += [("prior/prior", LEARN)]
     return tuple(own)
 
 

@@ -11,7 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from coplay.algorithms.actor_critic import ActorCritic, act, actor_critic, as_algorithm, board_of
+from coplay.algorithms.actor_critic import (
+    CRITIC_HEADS,
+    ActorCritic,
+    act,
+    actor_critic,
+    as_algorithm,
+    board_of,
+)
 from coplay.algorithms.hyper_config import HyperMAPPOConfig
 from coplay.algorithms.hyper_pretrained import begun_with
 from coplay.algorithms.hyper_terms import additions, that_plays
@@ -51,7 +58,17 @@ def hyper_mappo(
         algorithm = algorithm._replace(begin=begin)
     if config.communicates:
         algorithm = algorithm._replace(needs=COMMUNICATES)
+    if config.delta_scale == 0:
+        algorithm = _unmoved(algorithm)
     return algorithm._replace(watch=_watch_actions(model)) if _reads_actions(config) else algorithm
+
+
+def _unmoved(algorithm: Algorithm) -> Algorithm:
+    """Increments that count for nothing teach nothing to what makes them; the gains beside them learn on."""
+    parts = (*[f"generator/{name}" for name in ("context", "trunk", "heads")], CRITIC_HEADS)
+    still = (*parts, *[f"target/{name}" for name in parts])
+    reaches = tuple((name, where) for name, where in algorithm.reaches if name != CRITIC_HEADS)
+    return algorithm._replace(still=still, reaches=reaches)
 
 
 def _by_the_copy(model: ActorCritic, config: HyperMAPPOConfig) -> Callable:

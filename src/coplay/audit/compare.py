@@ -92,6 +92,14 @@ def module_at(path: tuple) -> Module:
     return Module("/".join([*names[:place], *below[:1]]), names[place] == "own")
 
 
+def is_still(path: tuple, still: tuple[str, ...]) -> bool:
+    """Whether a tensor belongs to what an algorithm says stays as it is (`Algorithm.still`)."""
+    beside = {"own", "common", "group"}
+    names = jax.tree_util.keystr(path, simple=True, separator="/").split("/")
+    place = "/".join(name for name in names if name not in beside)
+    return any(place == name or place.startswith(f"{name}/") for name in still)
+
+
 def own_tensors(params: PyTree) -> list[tuple[str, np.ndarray]]:
     """Weights [seat, ...] by name; not what a seat merely knows of itself."""
     found = []

@@ -1,4 +1,4 @@
-"""Are learners treated alike? What reaches whom, whose steps and samples are counted, and what names do.
+"""Are learners treated alike? Who learns from what is whose, what names do, and whose chance is whose.
 
 Learners with weights of their own must be permuted by renaming to the bit; where weights are pooled, sums go
 in another order and rounding is allowed. What reaches whom is seen by disturbing it: a reward, or weights, of
@@ -12,10 +12,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Array, Bool, Float
 from scipy import stats
 
+from coplay.algorithms.world_stage import Remembered
 from coplay.audit.captured import Round, collector, rounds_from, update_key
 from coplay.audit.compare import (
     changed_modules,
@@ -32,8 +32,7 @@ from coplay.audit.finding import SHARED, Check, Effect, Outcome, exact, not_run
 from coplay.audit.renamed import circle, renamed_state
 from coplay.audit.subject import Budget, Subject
 from coplay.envs.seats import renamed
-from coplay.training import stages
-from coplay.types import Environment, Key, PyTree, Seated, TrainState, Trajectory
+from coplay.types import Board, Environment, Key, PyTree, Seated, TrainState, Trajectory
 
 UPDATES = 3
 POOLED = 1e-4  # relative
@@ -44,88 +43,6 @@ TAKE_TURNS = {"happo"}  # later learners mind how earlier ones have moved
 ALONE = {"policy", "critic", "scale"}  # networks of a learner that models nobody
 NOTABLE = 0.02  # share of actions
 BY_PLACE = "weights do not say who is who (`identity`), so that chance goes by seat"
-
-
-def samples(subject: Subject, budget: Budget, key: Key) -> Outcome:
-    """Is every column of a batch gone over equally often, whole and unmixed?"""
-    statistic = "columns that descent used more or less often than there are epochs, or mixed up"
-    assert subject.learning_job()
-    config = subject.config(subject.learners[0])
-    epochs, minibatches = getattr(config, "epochs", 2), getattr(config, "minibatches", 2)
-    columns = 4 * minibatches
-    uses, mixed = _uses(epochs, minibatches, columns, key)
-    wrong = int(np.sum(~np.isclose(uses, epochs, atol=1e-3)))
-    times = f"{uses.min():.3g} to {uses.max():.3g} times"
-    what = f"{wrong} of {columns} columns were used {times} in {epochs} epochs"
-    if mixed:
-        what = "what belongs to one column is shuffled apart"
-    return exact(statistic, wrong + int(mixed), columns, what)
-
-
-def _uses(epochs: int, minibatches: int, columns: int, key: Key) -> tuple[np.ndarray, bool]:
-    """How often a descent saw each column, by a loss whose gradient counts; and whether it saw them whole."""
-    number = jnp.arange(columns, dtype=jnp.float32)[:, None]
-    batch = {"is": jnp.eye(columns)[:, None], "number": number, "again": number}
-
-    def loss(weights, chunk):
-        apart = jnp.sum(chunk["number"] != chunk["again"])
-        seen = jnp.sum(chunk["is"], axis=(0, 1))
-        return jnp.sum(weights["fit"]["seen"] * seen) + weights["fit"]["apart"] * apart, {}
-
-    weights = {"fit": {"seen": jnp.zeros(columns), "apart": jnp.zeros(())}}
-    optimiser = optax.sgd(1.0)
-    descend = stages.fit(loss, optimiser, stages.Fit(epochs, minibatches, chunk_rows=2))
-    after, _, _ = descend(
-        weights, optimiser.init(weights), batch, lambda x: jnp.float32(x["number"].size), key
-    )
-    rows = columns / minibatches
-    return -np.asarray(after["fit"]["seen"]) * rows, bool(after["fit"]["apart"] != 0)
-
-
-def steps_taken(subject: Subject, budget: Budget, key: Key) -> Outcome:
-    """Does every seat's optimiser take the same number of steps, on the rows it should?"""
-    statistic = "seats and rounds with other counts of optimiser steps or samples than there should be"
-    if any(getattr(subject.config(name), "stop_kl", None) is not None for name in subject.learners):
-        return not_run(statistic, "seats stop by themselves here (stop_kl)")
-    wrong, seen = [], 0
-    for number, one in enumerate(subject.rounds()):
-        for path, before, after in _counts(one):
-            seen += 1
-            taken = after - before
-            if (taken != taken.flat[0]).any():
-                wrong.append(f"round {number}, {path}: steps by seat are {taken.ravel()[:8].tolist()}")
-        wrong += _other_samples(subject, number, one)
-    room = "algorithms" if wrong and wrong[0].endswith("samples") else ""
-    if not seen:
-        return not_run(statistic, "this learner's optimisers do not count their steps")
-    return exact(statistic, len(wrong), seen, wrong[0] if wrong else "", room=room)
-
-
-def _counts(one: Round) -> list[tuple[str, np.ndarray, np.ndarray]]:
-    """Optimisers' own counts of steps, before and after a round."""
-    before = jax.tree_util.tree_leaves_with_path(one.before.learner)
-    pairs = zip(before, jax.tree.leaves(one.after.learner), strict=True)
-    return [
-        (jax.tree_util.keystr(path), np.asarray(a), np.asarray(b))
-        for (path, a), b in pairs
-        if jax.tree_util.keystr(path).endswith(".count") and jnp.issubdtype(a.dtype, jnp.integer)
-    ]
-
-
-def _other_samples(subject: Subject, number: int, one: Round) -> list[str]:
-    """Samples that the policy is said to have learned from, against rows in the game times epochs."""
-    rows, said = one.taps.get("rows"), one.metrics.get("count/samples/policy")
-    if rows is None or said is None or len(subject.learners) > 1:
-        return []
-    epochs = getattr(subject.config(subject.learner), "epochs", None)
-    if epochs is None:
-        return []
-    valued, said = np.asarray(rows.valued).sum(axis=(0, 1)), np.asarray(said)[subject.seats]
-    is_pooled = len(np.unique(said)) == 1 and not own_tensors(one.before.params)
-    should = np.full(said.shape, valued.sum()) if is_pooled else valued
-    is_other = ~np.isclose(said, epochs * should)
-    seats = subject.seats
-    return [f"round {number}: seat {seats[s]} counts {said[s]:g} samples" for s in np.flatnonzero(is_other)]
 
 
 def own_reward(subject: Subject, budget: Budget, key: Key) -> Outcome:
@@ -305,8 +222,8 @@ def _as_first_seat(played: Trajectory, agents: int) -> Trajectory:
 
 
 def renamed_training(subject: Subject, budget: Budget, key: Key) -> Outcome:
-    """Train, then rename; rename, then train: the same weights?"""
-    statistic = f"weights after {UPDATES} updates, renamed after against renamed before"
+    """Train, then rename; rename, then train: the same weights, memories, optimisers and figures?"""
+    statistic = f"weights, learners' state and figures of {UPDATES} updates, renamed after against before"
     job, rounds = subject.learning_job(), subject.rounds()
     if len(set(subject.lineup)) > 1 or len(set(subject.env.alike)) > 1 or subject.env.package:
         return not_run(statistic, "seats are not alike to the bit here")
@@ -319,18 +236,65 @@ def renamed_training(subject: Subject, budget: Budget, key: Key) -> Outcome:
     parts = subject.parts()._replace(collect=collector(job, other))
     again = rounds_from(job, parts, _turned(job.env, begun, turn), updates)
     after = _turned(job.env, rounds[updates - 1].after, turn)
-    found = differences(after.params, again[-1].after.params, POOLED if is_pooled else 0.0)
+    figures = [_figures(*pair, turn) for pair in zip(rounds, again, strict=False)]
+    first = after.params, after.learner, [now for now, _ in figures]
+    second = again[-1].after.params, again[-1].after.learner, [now for _, now in figures]
+    count = len(jax.tree.leaves(first))
+    found = [
+        one
+        for left, right in zip(first, second, strict=True)
+        for one in differences(left, right, POOLED if is_pooled else 0.0)
+    ]
     if not found:
-        return exact(statistic, 0, len(jax.tree.leaves(after.params)), "")
+        return exact(statistic, 0, count, "")
     same_play = _plays_alike(rounds[0], again[0], turn)
     room, stage = ("algorithms", "learning") if same_play else ("training", "play")
     what = f"{told(found)} depends on who is called what; {stage} is where it begins"
-    return exact(statistic, len(found), len(jax.tree.leaves(after.params)), what, room=room)
+    return exact(statistic, len(found), count, what, room=room)
 
 
 def _turned(env: Environment, state: TrainState, turn: np.ndarray) -> TrainState:
     with_seed = jax.tree.map(lambda x: x[None], state)
-    return jax.tree.map(lambda x: x[0], renamed_state(env, with_seed, turn))
+    other = jax.tree.map(lambda x: x[0], renamed_state(env, with_seed, turn))
+
+    def remembered(x: Any) -> Any:
+        return _other_moves(env, x, turn) if isinstance(x, Remembered) else x
+
+    learner = jax.tree.map(remembered, other.learner, is_leaf=lambda x: isinstance(x, Remembered))
+    return dataclasses.replace(other, learner=learner)
+
+
+def _other_moves(env: Environment, kept: Remembered, turn: np.ndarray) -> Remembered:
+    """Moves that a model of the game remembers, [env, slot, agent, ...], under other names."""
+
+    def board(x: Board) -> Board:
+        return dataclasses.replace(x, players=x.players[:, :, turn], here=x.here[:, :, turn])
+
+    moves, happened = kept.moves, kept.moves.happened
+    moves = dataclasses.replace(
+        moves,
+        state=jax.vmap(jax.vmap(lambda state: env.rename(state, jnp.asarray(turn))))(moves.state),
+        before=board(moves.before),
+        after=board(moves.after),
+        action=moves.action[:, :, turn],
+        is_legal=moves.is_legal[:, :, turn],
+        happened=dataclasses.replace(
+            happened, step=happened.step[:, :, turn], reward=happened.reward[:, :, turn]
+        ),
+    )
+    return dataclasses.replace(kept, moves=moves)
+
+
+def _figures(one: Round, other: Round, turn: np.ndarray) -> tuple[dict, dict]:
+    """A round's figures that seats have of their own, the first ones renamed; what is the same for all seats
+    may be of rows that were drawn."""
+    first, second = ({name: np.asarray(x) for name, x in found.metrics.items()} for found in (one, other))
+    by_seat = [
+        name
+        for name, x in first.items()
+        if x.shape == turn.shape and any((y != y[0]).any() for y in (x, second[name]))
+    ]
+    return {name: first[name][turn] for name in by_seat}, {name: second[name] for name in by_seat}
 
 
 def _plays_alike(one: Round, other: Round, turn: np.ndarray) -> bool:
@@ -423,15 +387,6 @@ NARROWER = (  # what would explain that training as a whole goes by names
     *("own_rows", "sight", "histories", "departed", "world_names", "references", "normaliser"),
 )
 FAIRNESS = (
-    Check("samples", "pipeline", "Is every sample used equally often?", "exact", "training", samples),
-    Check(
-        "steps_taken",
-        "pipeline",
-        "Does every seat take the same number of steps?",
-        "exact",
-        "training",
-        steps_taken,
-    ),
     Check("draws", "pipeline", "Does each player decide by its own chance?", "test", "training", draws),
     Check(
         "own_reward",

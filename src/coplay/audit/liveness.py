@@ -19,6 +19,7 @@ from coplay.audit.compare import (
     changed_modules,
     differences,
     disturbed,
+    is_still,
     module_at,
     modules,
     noise_like,
@@ -34,6 +35,7 @@ from coplay.types import (
     LEARN,
     PLAY,
     WITH_MEMORY,
+    Algorithm,
     Decision,
     Key,
     PyTree,
@@ -58,7 +60,7 @@ def reach(subject: Subject, budget: Budget, key: Key) -> Outcome:
         asked = [where for name, where in should if name == module.name]
         wrong += [f"{module.name} is not felt in {_WHERE[where]}" for where in asked if where not in felt]
         seen += max(len(asked), 1)
-        if not asked and not felt:
+        if not asked and not felt and not _all_still(algorithm, params, module):
             wrong.append(f"{module.name} is felt nowhere")
         if PLAY in asked and PLAY in felt:
             unfelt = _unfelt(subject, module, key)
@@ -66,17 +68,24 @@ def reach(subject: Subject, budget: Budget, key: Key) -> Outcome:
     return exact(statistic, len(wrong), seen, "; ".join(wrong[:3]))
 
 
+def _all_still(algorithm: Algorithm, params: PyTree, module: Module) -> bool:
+    paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(params) if module_at(path) == module]
+    return all(is_still(path, algorithm.still) for path in paths)
+
+
 def _unfelt(subject: Subject, module: Module, key: Key) -> list[str]:
-    """Tensors of a network that change neither what is done nor what is told when it counts."""
+    """Tensors of a network that change neither what is done nor what is told when it counts, though they
+    learn."""
     one, parts = subject.rounds()[1], subject.parts()
     actor, params = one.before.actor, one.before.params
     now = actor.memory, actor.timestep, actor.env_state, key
     before, found = _said(parts.play(params, *now)[1]), []
+    still = subject.learning_job().stretches[0].algorithm.still
     if not np.any(np.asarray(one.trajectory.steps.before.observation)):
         return []  # there is nothing to see in this game
     for path, _ in jax.tree_util.tree_leaves_with_path(params):
         name = jax.tree_util.keystr(path)
-        if module_at(path) == module and "weight" in name.rpartition(".")[2]:
+        if module_at(path) == module and "weight" in name.rpartition(".")[2] and not is_still(path, still):
             other = disturbed(params, module, key, only=name)
             if not differences(before, _said(parts.play(other, *now)[1])):
                 found.append(name)

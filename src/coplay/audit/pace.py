@@ -46,10 +46,9 @@ def _moved(subject: Subject, one: Round, share: float) -> dict[str, float]:
     (after, _, _), _ = subject.parts().learn(params, learner, one.trajectory, update_key(one.before))
     squares = {module.name: 0.0 for module in modules(params)}
     pairs = zip(jax.tree_util.tree_leaves_with_path(params), jax.tree.leaves(after), strict=True)
-    for (path, before), new in pairs:
-        old = plain(before)
-        if old.dtype.kind == "f":
-            squares[module_at(path).name] += float(np.sum((plain(new) - old) ** 2))
+    for (path, old), new in pairs:
+        if np.issubdtype(plain(old).dtype, np.floating):
+            squares[module_at(path).name] += float(np.sum((plain(new) - plain(old)) ** 2))
     return {name: float(np.sqrt(square)) for name, square in squares.items()}
 
 
@@ -59,8 +58,8 @@ def _later(before: PyTree, after: PyTree, updates: float) -> PyTree:
     def counted(old, new):
         if not isinstance(old, optax.ScaleByScheduleState):
             return old
-        steps = (new.count - old.count) * updates
-        return old._replace(count=old.count + steps.astype(old.count.dtype))
+        steps = jnp.asarray((new.count - old.count) * updates)
+        return old._replace(count=old.count + steps.astype(jnp.int32))
 
     return jax.tree.map(counted, before, after, is_leaf=lambda x: isinstance(x, optax.ScaleByScheduleState))
 

@@ -1,6 +1,6 @@
 """How learners start, whether what happens is repeatable, and whether every weight learns. At a small scale.
 
-Whether they are treated alike: `fairness.py`.
+Whether they are treated alike: `fairness.py`. How often descent uses what was played: `usage.py`.
 """
 
 import jax
@@ -11,10 +11,20 @@ from jaxtyping import Float
 from coplay import types
 from coplay.audit import captured, small_scale
 from coplay.audit.captured import Round
-from coplay.audit.compare import Module, changed_modules, differences, module_at, own_tensors, plain, told
+from coplay.audit.compare import (
+    Module,
+    changed_modules,
+    differences,
+    is_still,
+    module_at,
+    own_tensors,
+    plain,
+    told,
+)
 from coplay.audit.fairness import FAIRNESS
 from coplay.audit.finding import SHARED, Check, Outcome, exact, not_run
 from coplay.audit.subject import Budget, Subject
+from coplay.audit.usage import USAGE
 from coplay.experiment import build, job, with_overrides
 from coplay.nets.mlp import Linear
 from coplay.types import Key, PyTree, Seated
@@ -213,13 +223,16 @@ def _drawn_modules(params: PyTree) -> set[Module]:
 
 
 def moves(subject: Subject, budget: Budget, key: Key) -> Outcome:
-    """Does every weight of every seat learn?"""
-    statistic = f"tensors, by seat where seats have their own, that {UPDATES} updates left as they were"
+    """Does every weight of every seat learn, but those that are said to stay as they are?"""
+    statistic = f"tensors, by seat where seats have their own, that {UPDATES} updates wrongly left, or moved"
     rounds = subject.rounds()
     if not np.any(np.asarray(rounds[0].trajectory.steps.before.observation)):
         return not_run(statistic, "there is nothing to see in this game: first layers have nothing to learn")
     begun, after = rounds[0].before.params, rounds[UPDATES - 1].after.params
-    still, count = _still(begun, after)
+    still, roused, count = _still(begun, after, subject.learning_job().stretches[0].algorithm.still)
+    if roused:
+        what = f"{roused[0]} moved, and is said to stay as it is"
+        return exact(statistic, len(roused) + len(still), count, what, room="algorithms")
     if not still:
         return exact(statistic, 0, count, "")
     path, seat, module = still[0]
@@ -230,8 +243,9 @@ def moves(subject: Subject, budget: Budget, key: Key) -> Outcome:
     return exact(statistic, len(still), count, f"{path}{who} did not move: {why}", room=room)
 
 
-def _still(begun: PyTree, after: PyTree) -> tuple[list[tuple[str, int | None, str]], int]:
-    still, count = [], 0
+def _still(begun: PyTree, after: PyTree, declared: tuple[str, ...]):
+    """Tensors that did not move, those that moved though they are declared to stay, and how many in all."""
+    still, roused, count = [], [], 0
     pairs = zip(jax.tree_util.tree_leaves_with_path(begun), jax.tree.leaves(after), strict=True)
     for (path, a), b in pairs:
         if jnp.issubdtype(a.dtype, jnp.floating):
@@ -239,9 +253,12 @@ def _still(begun: PyTree, after: PyTree) -> tuple[list[tuple[str, int | None, st
             rows = a.shape[0] if module.is_own else 1
             same = (np.asarray(a) == np.asarray(b)).reshape(rows, -1).all(axis=1)
             count += rows
+            if is_still(path, declared):
+                roused += [] if same.all() else [jax.tree_util.keystr(path)]
+                continue
             seats = [int(s) if module.is_own else None for s in np.flatnonzero(same)]
             still += [(jax.tree_util.keystr(path), seat, module.short) for seat in seats]
-    return still, count
+    return still, roused, count
 
 
 def _gradient_of(one: Round, module: str) -> float | None:
@@ -266,6 +283,7 @@ PIPELINE = (
     Check("equal_terms", "pipeline", "Do learners start on equal terms?", "exact", "algorithms", equal_terms),
     Check("repeats", "pipeline", "Does a seed repeat to the bit?", "exact", "training", repeats),
     Check("seeds_apart", "pipeline", "Is another seed another run?", "exact", "training", seeds_apart),
+    *USAGE,
     *FAIRNESS,
     Check(
         "moves", "pipeline", "Does every weight learn?", "exact", "algorithms", moves, ("steps_taken", "rows")

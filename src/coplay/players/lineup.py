@@ -62,6 +62,7 @@ def seated(members: list[Member], lineup: tuple[str, ...]) -> Algorithm:
         reaches=tuple(
             (f"{part.name}/{name}", where) for part in playing for name, where in part.algorithm.reaches
         ),
+        still=tuple(f"{part.name}/{name}" for part in playing for name in part.algorithm.still),
     )
 
 

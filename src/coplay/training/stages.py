@@ -8,13 +8,14 @@ so that activations stay in the cache; that is worth a third of the time on a CP
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
+from coplay.taps import tap
 from coplay.training.devices import total
 from coplay.types import Key, Metrics, Params, PyTree, Stage, Trajectory, pytree, stream
 
@@ -55,6 +56,23 @@ class Fit(NamedTuple):
     goes_on: Callable[[Metrics], jax.Array] | None = None  # figures of a whole epoch -> is another one begun?
 
 
+DESCENT = "fit/"  # how names begin of taps that tell a descent, ended by the names of the networks it moves
+
+
+class Descent(NamedTuple):
+    """What one call of `fit`'s function goes over. Plain numbers, which may leave any loop and any map."""
+
+    epochs: int
+    minibatches: int
+    chunk_rows: int
+    columns: int
+    rows: int  # of each column
+
+
+def descent_name(networks: Iterable[str]) -> str:
+    return DESCENT + "+".join(sorted(networks))
+
+
 def fit(
     loss: Callable[[Params, PyTree], tuple[jax.Array, Metrics]],
     optimiser: optax.GradientTransformation,
@@ -68,6 +86,8 @@ def fit(
     """
 
     def descend(weights, optimiser_state, batch, count, key):
+        columns, rows = jax.tree.leaves(batch)[0].shape[:2]
+        tap(descent_name(weights), lambda: Descent(*plan[:3], columns, rows))
         chunks, minibatches, per_minibatch = _cut(batch, plan, key)
 
         def one_minibatch(carry, index):
