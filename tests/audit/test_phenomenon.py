@@ -1,13 +1,16 @@
 """What a run's curves say, on curves written by hand: one clean run, and one with each thing wrong."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
 
 from coplay.audit import CHECKS
 from coplay.audit.finding import Seen, exact, findings, headline
-from coplay.audit.phenomenon import at_end
+from coplay.audit.phenomenon import at_end, order
 from coplay.audit.subject import Budget, Subject
+from coplay.envs import make_game
 from coplay.training.records import metric_rows
 from coplay.training.run_folder import RunFolder
 from tests.audit.mutants import stag_hunt
@@ -77,6 +80,13 @@ def test_curves_alone_are_told_without_a_room(tmp_path):
     said = "2 fail, 3 pass. The curves show it, and no other check that was made says where it comes from: "
     assert headline(told).startswith(said + "seat 3 earns 0.5")
     assert {finding.room for finding in told if finding.verdict == "fail"} == {""}
+
+
+def test_where_one_wins_what_another_loses_a_gap_is_weighed_by_what_was_earned(tmp_path):
+    subject = Subject(make_game("matching_pennies"), "a run", ("ppo", "ppo"))
+    folder = written(tmp_path / "run", of_two_seats(np.full((5, 6), 0.8)))  # its ceiling is a mean of 0
+    told = order(dataclasses.replace(subject, run=folder), Budget(), jax.random.key(0))
+    assert told.figure == pytest.approx(1.6) and told.threshold == pytest.approx(0.05 * 0.8)
 
 
 def test_an_order_too_small_to_matter_is_no_alarm(tmp_path):

@@ -255,10 +255,10 @@ def _mean(values: Float[np.ndarray, "..."], axis: int) -> Float[np.ndarray, "...
 
 
 def _scale(env: Environment, table: Float[np.ndarray, "seed seat"]) -> float:
-    """What there is to earn beyond random play; the largest return seen, where the game does not say."""
-    if env.ceiling is not None and env.random_return is not None:
-        return env.ceiling - env.random_return
-    return env.ceiling if env.ceiling is not None else float(np.abs(table).max())
+    """What there is to earn beyond random play; the largest return seen, where the game does not say, or
+    where all that one wins another loses."""
+    to_earn = 0.0 if env.ceiling is None else env.ceiling - (env.random_return or 0.0)
+    return to_earn if to_earn > 0 else float(np.abs(table).max())
 
 
 PHENOMENON = (
