@@ -15,6 +15,7 @@ from coplay.audit.data import DATA
 from coplay.audit.environment import ENVIRONMENT
 from coplay.audit.finding import Check, Finding, Outcome, Seen, findings, not_run
 from coplay.audit.flags import SETTINGS
+from coplay.audit.game_options import GAME_OPTIONS
 from coplay.audit.ladder import LADDER
 from coplay.audit.liveness import LIVENESS
 from coplay.audit.models import MODELS
@@ -34,6 +35,7 @@ CAUSES = (  # as things flow: the game, what is stored of it, who learns from it
     *DATA,
     *PIPELINE,
     *LIVENESS,
+    *GAME_OPTIONS,
     *SETTINGS,
     *TERM_CHECKS,
     *MODELS,

@@ -19,6 +19,7 @@ from coplay.audit.crossed import CROSSED
 from coplay.audit.environment import ENVIRONMENT
 from coplay.audit.finding import Check, Finding, Outcome, Seen, findings
 from coplay.audit.flags import SETTINGS
+from coplay.audit.game_options import GAME_OPTIONS
 from coplay.audit.ladder import LADDER
 from coplay.audit.phenomenon import PHENOMENON
 from coplay.audit.subject import Budget, Subject, subject_of
@@ -28,7 +29,7 @@ from coplay.audit.trained_worlds import WORLDS
 from coplay.training.devices import keep_compiled_programs, prepare
 
 TRAINED = (*OPPONENTS, *WORLDS, *SEARCHES, *IMAGINED)
-GAME = (*PHENOMENON, *ENVIRONMENT, *CROSSED)
+GAME = (*PHENOMENON, *ENVIRONMENT, *CROSSED, *GAME_OPTIONS)
 APART = (GAME, SETTINGS, TRAINED, LADDER)  # all others share what is recorded
 Tell = Callable[[str], None]
 

@@ -67,7 +67,7 @@ def game_file(env: Environment, part: str) -> str:
 SCALES: dict[str, str] = {  # of what is neither: "small", whatever learns at the size of `small_scale.py`
     **{check.name: "run" for check in (*PHENOMENON, *OPPONENTS, *WORLDS, *SEARCHES, *IMAGINED)},
     **{check.name: "" for check in ENVIRONMENT},
-    **dict.fromkeys(("code", "search", "ties"), ""),
+    **dict.fromkeys(("code", "search", "ties", "options"), ""),
 }
 
 

@@ -61,6 +61,13 @@ class StagHuntConfig:
         )
         require(min(self.strengths or (1,)) >= 0, f"strengths={self.strengths} must not be negative")
 
+    @property
+    def idle(self) -> frozenset[str]:
+        """Options that change nothing as the others are."""
+        walls = () if self.wall_components else ("map_seed", "num_maps")
+        stags = () if self.stags else ("stag_hunters", "stag_reward", "mask_lone_stag_hunt")
+        return frozenset((*walls, *stags, *(() if self.hares else ("hare_reward",))))
+
 
 @pytree
 class StagHuntState:
