@@ -39,7 +39,7 @@ def happo(
     learning_reward(config.learning_reward, config.team_share)  # a bad name is refused before anything runs
     model, init = actor_critic(env, seats, config, {"policy": own_view, "critic": joint_view})
     stage = ppo_stage(env, model, config, plan, learners=taking_turns, watched=watched)
-    return as_algorithm(model, init, in_order({"policy": stage}))
+    return as_algorithm(model, init, in_order({"policy": stage}))._replace(in_turns=True)
 
 
 def taking_turns(descend: Callable, log_prob: Callable) -> Callable:

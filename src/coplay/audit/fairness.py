@@ -39,7 +39,6 @@ POOLED = 1e-4  # relative
 GIFT = 5.0  # added to rewards, to see whom it reaches
 STEEP = "policy/grad_norm"
 LIKELIER = 1000.0
-TAKE_TURNS = {"happo"}  # later learners mind how earlier ones have moved
 ALONE = {"policy", "critic", "scale"}  # networks of a learner that models nobody
 NOTABLE = 0.02  # share of actions
 BY_PLACE = "weights do not say who is who (`identity`), so that chance goes by seat"
@@ -99,7 +98,7 @@ def _told_reach(subject: Subject, reaches: Bool[np.ndarray, "source sink"], what
 
 def _not_asked(subject: Subject) -> str:
     """Why it is not asked who learns from whom; nothing where it is."""
-    if subject.learner in TAKE_TURNS:
+    if _in_turns(subject):
         return "learners take turns here, as they should"
     reward = getattr(subject.config(subject.learner), "learning_reward", "own")
     if reward not in ("own", "team", "mix"):
@@ -107,13 +106,17 @@ def _not_asked(subject: Subject) -> str:
     return "" if own_tensors(subject.rounds()[0].before.params) else SHARED
 
 
+def _in_turns(subject: Subject) -> bool:
+    return subject.learning_job().stretches[0].algorithm.in_turns
+
+
 def turns(subject: Subject, budget: Budget, key: Key) -> Outcome:
     """Does it matter who learns first? Does anybody learn from weights it should not know of?"""
     statistic = "pairs of seats where one's weights reach what the other learns, and not the other way round"
     one, parts = subject.rounds()[1], subject.parts()
     own = [module for module in modules(one.before.params) if module.is_own]
-    if subject.learner in TAKE_TURNS:
-        return _in_turns(subject)
+    if _in_turns(subject):
+        return _later_weigh_earlier(subject)
     if reason := _not_asked(subject):
         return not_run(statistic, reason)
 
@@ -129,7 +132,7 @@ def turns(subject: Subject, budget: Budget, key: Key) -> Outcome:
     return exact(statistic, *_told_reach(subject, np.stack(reaches), "weights"))
 
 
-def _in_turns(subject: Subject) -> Outcome:
+def _later_weigh_earlier(subject: Subject) -> Outcome:
     """Where learners take turns, a later one weighs its advantages by what an earlier one has changed.
 
     Without rates nobody moves. One seat's moves are said to have been unlikely when they were made, as if it
@@ -145,7 +148,7 @@ def _in_turns(subject: Subject) -> Outcome:
         (_, _, figures), _ = subject.parts().learn(one.before.params, learner, trajectory, key)
         return np.asarray(figures[STEEP])[seats]
 
-    grown = np.stack([steep(_once_unlikely(one.trajectory, seat)) for seat in seats]) / steep(one.trajectory)
+    grown = np.stack([steep(_once_unlikely(one.trajectory, int(s))) for s in seats]) / steep(one.trajectory)
     wrong, pairs = [], list(itertools.combinations(range(len(seats)), 2))
     for i, j in pairs:
         earlier, later = sorted((grown[i, j], grown[j, i]))
@@ -169,7 +172,7 @@ def twins(subject: Subject, budget: Budget, key: Key) -> Outcome:
     statistic = "tensors of seats that learned otherwise than their twin in seat 0"
     job, one, parts = subject.learning_job(), subject.rounds()[1], subject.parts()
     tensors = own_tensors(one.before.params)
-    if subject.learner in TAKE_TURNS:
+    if _in_turns(subject):
         return not_run(statistic, "learners take turns here, as they should")
     reads = job.stretches[0].algorithm.reads_states or _share_memory(one.before.learner)
     if not tensors or reads or len(set(subject.lineup)) > 1:
