@@ -97,6 +97,7 @@ OFF = HOPPlusConfig(**SMALL, subgoals="none", world="none", real_share=1.0)
 UNUSED = dataclasses.replace(CONFIG, policy_reads=False, real_share=1.0)
 
 
+@pytest.mark.optimised  # compiled without care, PPO is rounded in another way beside models
 @pytest.mark.parametrize("config", [OFF, UNUSED], ids=["every part off", "models learn and nobody asks them"])
 def test_switched_off_it_is_ppo_to_the_bit(config):
     ours, theirs = learned(config), learned(PPOConfig(**SMALL), ppo)

@@ -48,7 +48,7 @@ def env():
     return game_for({})
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
 def test_what_is_read_again_is_what_was_played_and_moves_all_that_is_generated(changes):
     env, settings = game_for(changes), config(**changes)
@@ -70,7 +70,7 @@ def test_what_is_read_again_is_what_was_played_and_moves_all_that_is_generated(c
     assert not (silent := named(gradient, lambda leaf: not leaf.any())), f"no gradient: {silent}"
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
 def test_every_tensor_of_the_generator_is_in_the_optimiser_and_moves_within_two_updates(changes):
     env = game_for(changes)
@@ -179,6 +179,7 @@ def test_smoothness_is_the_mean_over_steps_that_moved(env):
     assert_allclose(found, 2.5 * 4, rtol=1e-6)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("smooth", ["policy", "weight"])
 def test_smoothness_does_not_hang_on_how_rows_are_cut_into_chunks(smooth):
     hunt = game_for({"encoder": "conv"})  # whose players leave, so that chunks count unequally
@@ -310,7 +311,7 @@ SWITCHES = {
 ADAPT = ("align_adaptive", "align_target")  # felt from the second update on
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", SWITCHES)
 def test_each_setting_is_read_from_text_and_changes_what_is_learned(env, name):
     look = weights_with if name in ADAPT else gradient_with

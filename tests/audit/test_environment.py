@@ -30,7 +30,7 @@ def test_a_planted_defect_is_found_where_it_is(mutant):
 CLEAN = ["4h1s_4x4", "snowdrift", "coin_game", "matching_pennies", "specialisation"]
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("game", CLEAN)
 @pytest.mark.parametrize("name", [name for name, check in CHECKS.items() if check.area == "environment"])
 def test_a_fair_game_passes(game, name):

@@ -15,7 +15,7 @@ CLEAN = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", CLEAN)
 def test_every_option_of_our_games_changes_something(name):
     found = finding_of(subject_of(*CLEAN[name]), "options")

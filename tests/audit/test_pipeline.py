@@ -36,7 +36,7 @@ def asked_of(experiments: list[str]) -> list:
     ]
 
 
-@pytest.mark.sampled(90)
+@pytest.mark.sampled(50)
 @pytest.mark.parametrize(
     ("name", "check"),
     asked_of(["ppo_4h1s_4x4", "mappo_4h1s_4x4", "hyper_mappo_4h1s_4x4", "hop_plus_4h1s_4x4"]),

@@ -39,6 +39,7 @@ def saying(subject: Subject, still: tuple[str, ...]) -> Subject:
     return dataclasses.replace(subject, kept=subject.kept | {"job": work._replace(stretches=[other])})
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("given", ["no_delta", "with_prior"])
 @pytest.mark.parametrize("check", ["moves", "reach"])
 def test_what_is_declared_to_stay_may_stay(given, check, request):
@@ -46,6 +47,7 @@ def test_what_is_declared_to_stay_may_stay(given, check, request):
     assert found.verdict == "pass", found.next
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("given", "network"), [("no_delta", "generator"), ("with_prior", "prior")])
 def test_what_stays_undeclared_is_found(given, network, request):
     found = finding_of(saying(request.getfixturevalue(given), ()), "moves")

@@ -476,7 +476,7 @@ def a_run() -> Subject:
     return subject_of("zoo:hop_plus_4h1s_4x4", 0)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", TRAINED)
 def test_a_run_that_has_learned_passes(name):
     found = finding_of(a_run(), name)

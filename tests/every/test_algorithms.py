@@ -43,6 +43,7 @@ DRIFT = (
 SHARED = "conflict conflict_share"  # of gradients of weights that players share
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("name", "parameters"), KINDS)
 def test_it_learns_something_finite_the_same_way_twice(name, parameters):
     work = small_job(f"{name}_4h1s_4x4", **changes(name, parameters))
@@ -66,6 +67,7 @@ def test_a_run_starts_with_types_that_stay(name):
     assert not [jax.tree_util.keystr(path) for path, leaf in found if getattr(leaf, "weak_type", False)]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("network", ["gru", "cnn", "cnn_gru"])
 def test_it_learns_with_every_network(network):
     _, (after,), metrics = chunks(small_job(**changes("ppo", "per_agent", network)), updates=1)

@@ -85,6 +85,7 @@ POOLED = {  # who shares what
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("pooled", POOLED)
 def test_renaming_pooled_players_changes_no_more_than_rounding(pooled):
     after, _, renamed_after, _ = both_ways(updates=1, **POOLED[pooled])
