@@ -1,10 +1,24 @@
-"""Writing a file so that whoever is killed, or runs out of disk, leaves the old one or the new one."""
+"""Writing a file so that whoever is killed, or runs out of disk, leaves the old one or the new one; and
+locks, so that two processes do not write to one folder."""
 
 import contextlib
 import os
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
+from coplay.errors import BadInput
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
 TEMPORARY = ".writing-"  # how the name of a file in the making begins
+
+
+class InUse(BadInput):
+    """Another process is writing there."""
 
 
 class SaveFailed(RuntimeError):
@@ -43,6 +57,41 @@ def sweep(folder: Path) -> None:
     """Remove what a killed writer left half made; for whoever holds the folder's lock."""
     for leftover in folder.glob(f"{TEMPORARY}*"):
         leftover.unlink(missing_ok=True)
+
+
+def can_lock() -> bool:
+    """Whether this system has file locks at all."""
+    return fcntl is not None
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Whoever else asks for the same lock meanwhile is told `InUse`. The system drops it when the process
+    ends, however it ends."""
+    with _lock_file(folder) as file:
+        _take_lock(folder, file)
+        yield
+
+
+def _lock_file(folder: Path):
+    try:
+        return open(folder / ".lock", "a+", encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"{folder} cannot be locked for writing ({error.strerror})") from error
+
+
+def _take_lock(folder: Path, file) -> None:
+    if fcntl is None:  # as can_lock says; asked so that types are known
+        warnings.warn(f"this system has no file locks: let no other process write to {folder}", stacklevel=5)
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise InUse(f"{folder} is in use by another process; wait until it ends, or stop it") from None
+    except OSError as error:  # some network file systems
+        warnings.warn(
+            f"{folder} cannot be locked ({error.strerror}): let no other process write", stacklevel=5
+        )
 
 
 def _write_to_disk(path: Path, content: bytes) -> None:

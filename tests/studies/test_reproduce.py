@@ -29,11 +29,23 @@ def test_a_dry_run_prints_lists_as_they_can_be_typed(capsys):
 
 def test_runs_come_to_a_page_and_numbers(capsys, study_file, tmp_path):
     words = ["reproduce", str(study_file), "--tasks", "four", "--arms", "plain,generated", "--json"]
-    assert main([*words, "--budget", "quick", "--out", str(tmp_path / "out")]) == 0
+    assert main([*words, "--budget", "quick", "--workers", "1", "--out", str(tmp_path / "out")]) == 0
     told = json.loads(capsys.readouterr().out)
     assert [arm["arm"] for arm in told["arms"]] == ["plain", "generated"]
     assert {"task", "arm", "p", "may_be_made"} <= set(told["claims"][0])
     assert (tmp_path / "out" / "small.md").is_file()
+
+
+def test_side_by_side_arms_come_out_as_one_after_the_other(capsys, study_file, tmp_path):
+    words = ["reproduce", str(study_file), "--tasks", "four", "--arms", "plain,slow", "--json"]
+    words += ["--budget", "quick"]
+    told = []
+    for workers in ("1", "2"):
+        out = tmp_path / workers
+        assert main([*words, "--workers", workers, "--out", str(out)]) == 0
+        found = json.loads(capsys.readouterr().out)
+        told.append({name: value for name, value in found.items() if name != "page"})
+    assert told[0] == told[1]
 
 
 @pytest.mark.parametrize(
@@ -43,6 +55,7 @@ def test_runs_come_to_a_page_and_numbers(capsys, study_file, tmp_path):
         (["hyper", "--tasks", "stag"], "the study has no task 'stag'; did you mean 'stag_hunt'"),
         (["hyper", "--arms", "A9"], "the study has no arm 'A9'"),
         (["hyper", "--seeds", "3"], "unknown option '--seeds'"),
+        (["hyper", "--workers", "0"], "--workers 0 should be 1 or more"),
         (["hyper", "--budget", "slow"], "--budget slow is none of full, quick"),
     ],
 )

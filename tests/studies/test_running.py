@@ -1,10 +1,13 @@
 """A study is trained arm by arm, goes on where it was stopped, and takes rates from where it says."""
 
+import contextlib
+import types
+
 import pytest
 
-from coplay import runs
+from coplay import files, runs
 from coplay.errors import BadInput
-from coplay.studies import BUDGETS, findings, jobs_of, run_study, write_page
+from coplay.studies import BUDGETS, findings, jobs_of, run_study, running, write_page
 from coplay.studies.page import at_the_edge
 from coplay.studies.running import Job
 from coplay.training.run_folder import RunFolder
@@ -68,6 +71,35 @@ def test_a_stopped_study_goes_on_from_there(study, tmp_path):
     jobs = jobs_of(study, ["four"], ["plain"])
     assert run_study(study, jobs, FULL, tmp_path, Impatient(), silent) == []
     assert len(run_study(study, jobs, FULL, tmp_path, runs.Watcher(), silent)) == 1
+
+
+def test_an_arm_that_another_process_is_at_is_left_to_it(study, tmp_path, monkeypatch):
+    """Another process is at `plain` until one looks for the second time whether it has ended."""
+    jobs = jobs_of(study, ["four"], ["plain", "wide"])
+    elsewhere = contextlib.ExitStack()
+    (tmp_path / "four" / "plain").mkdir(parents=True)
+    elsewhere.enter_context(files.locked(tmp_path / "four" / "plain"))
+    looks = []
+
+    def wait(_):
+        looks.append(1)
+        if len(looks) == 2:
+            elsewhere.close()
+
+    monkeypatch.setattr(running, "time", types.SimpleNamespace(sleep=wait))
+    told = []
+    quick = BUDGETS["quick"]._replace(share=1.0, most_seeds=1)
+    done = run_study(study, jobs, quick, tmp_path, runs.Watcher(), told.append)
+    assert [line.split(" (")[0] for line in told] == ["1 of 2: four, wide", "2 of 2: four, plain"]
+    assert [one.job.arm for one in done] == ["plain", "wide"]  # told of in the study's order all the same
+    assert len(looks) == 2
+
+
+def test_who_takes_a_rate_over_waits_until_it_is_known(study, tmp_path):
+    jobs = [Job("two", "plain"), Job("four", "plain")]
+    told = []
+    run_study(study, jobs, FULL, tmp_path, runs.Watcher(), told.append)
+    assert [line.split(" (")[0] for line in told] == ["1 of 2: four, plain", "2 of 2: two, plain"]
 
 
 def test_a_folder_with_other_settings_is_left_alone(study, done):

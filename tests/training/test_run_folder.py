@@ -16,6 +16,7 @@ import pytest
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.record_writer import masked_crc32c
 
+from coplay import files as locks
 from coplay.errors import BadInput
 from coplay.files import SaveFailed
 from coplay.training import run_folder
@@ -207,7 +208,7 @@ def test_a_lock_is_given_back_after_an_error(run):
 
 
 def test_without_file_locks_work_goes_on_with_a_warning(run, monkeypatch):
-    monkeypatch.setattr(run_folder, "fcntl", None)
+    monkeypatch.setattr(locks, "fcntl", None)
     with pytest.warns(UserWarning, match="no file locks"), run.lock():
         run.write_metrics(0, 1, rows([0, 1]))
     assert len(steps_and_values(run)) == 2

@@ -4,9 +4,7 @@ Every check has a stream of its own by name, so that what it finds does not depe
 """
 
 import gc
-import multiprocessing
 import os
-import threading
 from collections.abc import Callable, Collection
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -26,7 +24,7 @@ from coplay.audit.subject import Budget, Subject, subject_of
 from coplay.audit.trained_models import OPPONENTS
 from coplay.audit.trained_values import IMAGINED, SEARCHES
 from coplay.audit.trained_worlds import WORLDS
-from coplay.training.devices import keep_compiled_programs, prepare
+from coplay.training import processes
 
 TRAINED = (*OPPONENTS, *WORLDS, *SEARCHES, *IMAGINED)
 GAME = (*PHENOMENON, *ENVIRONMENT, *CROSSED, *GAME_OPTIONS)
@@ -66,7 +64,7 @@ def _asked(subject: Subject, budget: Budget, checks: list[Check], tell: Tell) ->
 
 def _asked_apart(name: str, seed: int, budget: Budget, checks: list[Check], tell: Tell) -> list[Seen]:
     """In a process of their own. One that the system ends is something to doubt, and the others go on."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _begin) as alone:
+    with ProcessPoolExecutor(1, processes.FRESH, _begin) as alone:
         names = [check.name for check in checks]
         try:
             return alone.submit(_asked_by_name, name, seed, budget, names, tell).result()
@@ -84,13 +82,4 @@ RARELY = 100_000  # objects made between collections: tracing makes very many, a
 
 def _begin() -> None:
     gc.set_threshold(RARELY)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    keep_compiled_programs()
-    prepare(1)
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    processes.begin()

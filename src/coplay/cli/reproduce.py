@@ -6,6 +6,7 @@ from pathlib import Path
 from coplay import experiment as experiments
 from coplay import plan as plans
 from coplay.cli.output import people, print_json, print_table, refuse_rest, result
+from coplay.cli.study_helpers import helped_by, how_many
 from coplay.cli.train import LiveLine, minutes
 from coplay.errors import BadInput, nearest
 from coplay.studies import (
@@ -25,6 +26,7 @@ from coplay.studies.study import Budget
 from coplay.training.devices import prepare
 
 EPILOG = """a study goes on where it was stopped: what is trained already is read from its folder.
+arms are trained side by side, as many as there are cores; the same command in another shell helps, too.
   coplay reproduce hyper --dry-run                        every run with its settings, and a guess at the time
   coplay reproduce hyper --tasks specialisation_8         one task; the page speaks of what is asked for
   coplay reproduce hyper --budget quick --out /tmp/x      a tenth of the steps, two seeds: does it work?"""
@@ -36,11 +38,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tasks", help="only these, between commas")
     parser.add_argument("--arms", help="only these, between commas")
     parser.add_argument("--out", help="folder of runs and page (default: runs/STUDY)")
+    parser.add_argument("--workers", type=int, help="processes that train side by side (default: one a core)")
     parser.add_argument("--dry-run", action="store_true", help="say what would be trained; train nothing")
 
 
 def reproduce(arguments: argparse.Namespace, rest: list[str]) -> int:
-    refuse_rest(rest, ["json", "budget", "tasks", "arms", "out", "dry-run"])
+    refuse_rest(rest, ["json", "budget", "tasks", "arms", "out", "workers", "dry-run"])
     study, budget = read_study(arguments.study), BUDGETS[arguments.budget]
     tasks = _named(arguments.tasks, list(study.tasks), "task")
     jobs = jobs_of(study, tasks, _named(arguments.arms, list(study.arms), "arm"))
@@ -48,10 +51,12 @@ def reproduce(arguments: argparse.Namespace, rest: list[str]) -> int:
         raise BadInput("these tasks have none of these arms")
     if arguments.dry_run:
         return _dry_run(study, jobs, budget, arguments.json)
-    prepare(max(experiments.resolved_devices(_first_guess(study, job, budget)) for job in jobs))
+    devices = max(experiments.resolved_devices(_first_guess(study, job, budget)) for job in jobs)
+    workers = how_many(arguments.workers, len(jobs), devices)
+    prepare(devices)
     out = Path(arguments.out or f"runs/{study.name}")
     watcher = StudyLine()
-    with watcher:
+    with watcher, helped_by(workers - 1, study, jobs, budget, out, devices):
         done = run_study(study, jobs, budget, out, watcher, people.print)
     if len(done) < len(jobs):
         people.print(f"stopped after {len(done)} of {len(jobs)}; the same command goes on from here")
@@ -117,5 +122,5 @@ def _dry_run(study: Study, jobs: list[Job], budget: Budget, as_json: bool) -> in
     columns = ["task", "arm", "label", "weights", "steps", "seeds", "rates", "command"]
     print_table(columns, [tuple(f"{row[name]:,}" if name == "steps" else row[name] for name in columns)
                           for row in rows])  # fmt: skip
-    result.print(f"{len(rows)} arms, roughly {minutes(sum(row['seconds'] for row in rows))}")
+    result.print(f"{len(rows)} arms, roughly {minutes(sum(row['seconds'] for row in rows))} of one core")
     return 0

@@ -7,12 +7,13 @@ arm on a task into an experiment, `running.py` trains what is not trained yet, `
 
 from coplay.studies.page import write_page
 from coplay.studies.running import Chosen, Job, jobs_of, run_study
-from coplay.studies.study import BUDGETS, Arm, Study, Task, read_study, study_names
+from coplay.studies.study import BUDGETS, Arm, Budget, Study, Task, read_study, study_names
 from coplay.studies.verdicts import Findings, findings
 
 __all__ = [
     "BUDGETS",
     "Arm",
+    "Budget",
     "Chosen",
     "Findings",
     "Job",

@@ -20,7 +20,6 @@ import platform
 import re
 import subprocess
 import sys
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
@@ -31,12 +30,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from coplay.errors import BadInput
-from coplay.files import SaveFailed, replace_file
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
+from coplay.files import SaveFailed, locked, replace_file
 
 FORMAT = 1
 READ_ATTEMPTS = 5
@@ -159,8 +153,7 @@ class RunFolder:
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Keep every other process from writing to this run meanwhile; readers need no lock."""
-        with _open_lock_file(self.path) as file:
-            _take_lock(self.path, file)
+        with locked(self.path):
             yield
 
     # --- metrics ---------------------------------------------------------------------------------
@@ -347,26 +340,6 @@ def _undo_create(path: Path, missing: list[Path]) -> None:
             (path / name).unlink(missing_ok=True)
         for folder in missing:
             folder.rmdir()
-
-
-def _open_lock_file(path: Path):
-    try:
-        return open(path / ".lock", "a+", encoding="utf-8")
-    except OSError as error:
-        raise BadInput(f"{path} cannot be locked for writing ({error.strerror})") from error
-
-
-def _take_lock(path: Path, file) -> None:
-    """The system drops the lock when the process ends, however it ends."""
-    if fcntl is None:
-        warnings.warn(f"this system has no file locks: let no other process write to {path}", stacklevel=4)
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise BadInput(f"{path} is in use by another process; wait until it ends, or stop it") from None
-    except OSError as error:  # some network file systems
-        warnings.warn(f"{path} cannot be locked ({error.strerror}): let no other process write", stacklevel=4)
 
 
 # --- Parquet ---------------------------------------------------------------------------------------
