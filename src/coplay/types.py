@@ -234,6 +234,9 @@ class Algorithm(NamedTuple):
     needs: str = DECENTRALISED  # at hand when it plays
     reaches: tuple[tuple[str, str], ...] = ()  # some of its weights, by name, and where they must be felt
     still: tuple[str, ...] = ()  # networks, or parts of them (generator/trunk), that are to stay as they are
+    judged: tuple[
+        str, ...
+    ] = ()  # networks that learn nothing from the games they are judged on, the first fifth
     in_turns: bool = False  # seats learn one after another, each minding how those before it have moved
 
 

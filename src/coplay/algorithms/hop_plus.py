@@ -73,6 +73,10 @@ def hop_plus(env: Environment, seats: tuple[int, ...], config: HOPPlusConfig, ru
         needs=SEES_ALL if config.subgoals != "none" or config.acts != "policy" else DECENTRALISED,
         reaches=_reaches(parts),
         still=("prior/prior",) if config.prior else (),
+        judged=(
+            *(("world/members",) if parts.world is not None else ()),
+            *(("policy/others",) if parts.reader is not None else ()),
+        ),
     )
 
 

@@ -24,6 +24,7 @@ from coplay.audit.phenomenon import PHENOMENON
 from coplay.audit.pipeline import PIPELINE
 from coplay.audit.subject import Budget, Subject
 from coplay.audit.terms import TERM_CHECKS
+from coplay.audit.unheard import UNHEARD
 from coplay.audit.value import VALUE
 from coplay.audit.whereabouts import file_of, scale_of
 from coplay.errors import BadInput
@@ -41,6 +42,7 @@ CAUSES = (  # as things flow: the game, what is stored of it, who learns from it
     *MODELS,
     *VALUE,
     *PACE,
+    *UNHEARD,
     *BOOKKEEPING,
 )
 

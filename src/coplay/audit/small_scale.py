@@ -60,14 +60,14 @@ def at_small_scale(experiment: Experiment, gates_open: bool = True) -> Experimen
     changes["rollout.total_steps"] = UPDATES * GAMES * changes["rollout.num_steps"]
     for name in experiments.algorithms_in_play(experiment):
         config = experiments.settings_of(experiment, name)
-        kept = LOADED & {field for field in SMALLER if _loads_parts(config)}
+        kept = LOADED & {field for field in SMALLER if loads_parts(config)}
         kept |= set() if gates_open else {"gates"}
         smaller = {field: value for field, value in SMALLER.items() if hasattr(config, field)}
         changes |= {f"{name}.{field}": value for field, value in smaller.items() if field not in kept}
     return experiments.with_overrides(experiment, changes)
 
 
-def _loads_parts(config: Any) -> bool:
+def loads_parts(config: Any) -> bool:
     """Whether some of its networks begin as they were trained elsewhere, with widths of their own."""
     return any(getattr(config, name, "") for name in ("models_from", "world_from", "pretrain", "prior"))
 

@@ -2,7 +2,7 @@
 
 import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -44,16 +44,17 @@ class Built(NamedTuple):
     stretches: list[Stretch]
 
 
-def build(experiment: Experiment) -> Built:
-    """Names into objects, with every impossible combination refused in a sentence."""
+def build(experiment: Experiment, change: Callable[[Environment], Environment] | None = None) -> Built:
+    """Names into objects, with every impossible combination refused in a sentence. The game may be changed
+    before anybody is made for it."""
     try:
-        return _build(experiment)
+        env = make_game(experiment.game, **experiment.game_options)
+        return _build(experiment, change(env) if change else env)
     except ValueError as error:
         raise BadInput(str(error)) from error
 
 
-def _build(experiment: Experiment) -> Built:
-    env = make_game(experiment.game, **experiment.game_options)
+def _build(experiment: Experiment, env: Environment) -> Built:
     phases = _phases(experiment, env)
     _check_rollout(experiment)
     if experiment.seats == "shuffled":

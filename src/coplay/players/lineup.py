@@ -63,6 +63,7 @@ def seated(members: list[Member], lineup: tuple[str, ...]) -> Algorithm:
             (f"{part.name}/{name}", where) for part in playing for name, where in part.algorithm.reaches
         ),
         still=tuple(f"{part.name}/{name}" for part in playing for name in part.algorithm.still),
+        judged=tuple(f"{part.name}/{name}" for part in playing for name in part.algorithm.judged),
         in_turns=any(part.algorithm.in_turns for part in playing),
     )
 
