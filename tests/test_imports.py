@@ -33,8 +33,8 @@ MAY_IMPORT = {
     "meetings": LEAVES | {"experiment", "training", "evaluation", "players", "runs"},
     "studies": LEAVES | {"evaluation", "experiment", "plan", "runs", "training"},
     "audit": LEAVES
-    | {"algorithms", "envs", "evaluation", "experiment", "nets", "offline", "opponents", "planning", "runs"}
-    | {"players", "training"},
+    | {"algorithms", "diagnostics", "envs", "evaluation", "experiment", "nets", "offline", "opponents"}
+    | {"planning", "players", "runs", "training"},
     "offline": LEAVES | {"envs", "evaluation", "experiment", "nets", "opponents", "players", "training"},
     "bench": LEAVES | {"envs", "algorithms", "experiment", "planning", "players", "training"},
 }
