@@ -28,6 +28,7 @@ from coplay.training.devices import keep_compiled_programs, prepare
 from coplay.types import Environment
 from tests.audit.held_out import HELD_OUT
 from tests.audit.held_out_again import HELD_OUT_AGAIN
+from tests.audit.held_out_third import HELD_OUT_THIRD
 from tests.audit.mutants import ENVIRONMENT
 from tests.audit.planted import Planted, replacing
 from tests.audit.planted_algorithms import ALGORITHMS
@@ -56,7 +57,16 @@ def in_games() -> Iterable[Planted]:
 
 DEFECTS: dict[int, Planted] = {
     planted.number: planted
-    for planted in (*in_games(), *TRAINING, *ALGORITHMS, *NETS, *PLANNING, *HELD_OUT, *HELD_OUT_AGAIN)
+    for planted in (
+        *in_games(),
+        *TRAINING,
+        *ALGORITHMS,
+        *NETS,
+        *PLANNING,
+        *HELD_OUT,
+        *HELD_OUT_AGAIN,
+        *HELD_OUT_THIRD,
+    )
 }
 
 

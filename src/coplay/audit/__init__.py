@@ -13,6 +13,7 @@ from coplay.audit.bookkeeping import BOOKKEEPING
 from coplay.audit.crossed import CROSSED
 from coplay.audit.data import DATA
 from coplay.audit.environment import ENVIRONMENT
+from coplay.audit.figures import FIGURES
 from coplay.audit.finding import Check, Finding, Outcome, Seen, findings, not_run
 from coplay.audit.flags import SETTINGS
 from coplay.audit.game_options import GAME_OPTIONS
@@ -42,6 +43,7 @@ CAUSES = (  # as things flow: the game, what is stored of it, who learns from it
     *MODELS,
     *VALUE,
     *PACE,
+    *FIGURES,
     *UNHEARD,
     *BOOKKEEPING,
 )

@@ -165,12 +165,17 @@ def noise_like(leaf: jax.Array, number: int, key: Key, size: float, seat: int | 
 
 def without_rates(learner: PyTree) -> tuple[PyTree, int]:
     """The learner with every rate at 0, and how many there were."""
+    return with_rates(learner, 0.0)
+
+
+def with_rates(learner: PyTree, times: float) -> tuple[PyTree, int]:
+    """The learner with every rate so many times as high, and how many there were."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(learner)
     is_rate = [
         bool(RATE.search(jax.tree_util.keystr(path))) and jnp.issubdtype(leaf.dtype, jnp.floating)
         for path, leaf in leaves
     ]
-    new = [jnp.zeros_like(leaf) if rate else leaf for (_, leaf), rate in zip(leaves, is_rate, strict=True)]
+    new = [times * leaf if rate else leaf for (_, leaf), rate in zip(leaves, is_rate, strict=True)]
     return jax.tree.unflatten(structure, new), sum(is_rate)
 
 

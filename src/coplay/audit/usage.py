@@ -34,7 +34,7 @@ MOVED = re.compile(r"\.mu\['(\w+)'\]")  # a network's place in what an optimiser
 def samples(subject: Subject, budget: Budget, key: Key) -> Outcome:
     """Is every column of the learner's own batches gone over as often as its settings say, whole?"""
     statistic = "columns that descent used more or less often than settings say, or mixed up"
-    told = _descents(subject.rounds()[1])
+    told = descents(subject.rounds()[1])
     if not told:
         return not_run(statistic, "this learner does not tell how often it goes over what was played (`fit`)")
     config, wrong, count = subject.config(subject.learner), [], 0
@@ -53,7 +53,7 @@ def samples(subject: Subject, budget: Budget, key: Key) -> Outcome:
     return exact(statistic, sum(number for number, _ in wrong), count, "; ".join(said for _, said in wrong))
 
 
-def _descents(one: Round) -> dict[str, Descent]:
+def descents(one: Round) -> dict[str, Descent]:
     """What `fit` went over in a round's update, by the networks it moved."""
     told = {name.removeprefix(DESCENT): x for name, x in one.taps.items() if name.startswith(DESCENT)}
     return {name: Descent(*map(int, descent)) for name, descent in told.items()}
@@ -143,7 +143,7 @@ def _planned_steps(subject: Subject, one: Round) -> dict[str, int]:
     remembers moments of are those that one descent moves."""
     if len(subject.learners) > 1:
         return {}
-    told, config = _descents(one), subject.config(subject.learner)
+    told, config = descents(one), subject.config(subject.learner)
     kept = jax.tree_util.tree_leaves_with_path(one.after.learner)
     leaves = [jax.tree_util.keystr(path) for path, _ in kept]
     found = {}
@@ -163,7 +163,7 @@ def _other_samples(subject: Subject, number: int, one: Round) -> list[str]:
     rows, said = one.taps.get("rows"), one.metrics.get("count/samples/policy")
     if rows is None or said is None or len(subject.learners) > 1:
         return []
-    epochs = next((d.epochs for name, d in _descents(one).items() if "policy" in name.split("+")), None)
+    epochs = next((d.epochs for name, d in descents(one).items() if "policy" in name.split("+")), None)
     if epochs is None:
         return []
     valued, said = np.asarray(rows.valued).sum(axis=(0, 1)), np.asarray(said)[subject.seats]

@@ -114,42 +114,51 @@ def _slow_update(one: Round) -> Scale:
 
 
 def fit(subject: Subject, budget: Budget, key: Key) -> Outcome:
-    """Is the explained variance that is logged what values and returns make?"""
-    statistic = "logged explained variances that are not 1 - var(return - value) / var(return)"
-    wrong, seen, last = [], 0, ()
+    """Are the figures that are logged of a critic what values and returns make?"""
+    statistic = "logged explained variances, biases, means and spreads that values and returns do not have"
+    wrong, seen, explains = [], 0, ()
     for number, one in enumerate(subject.rounds()):
-        said = one.metrics.get("value/explained_variance")
-        if said is None or "estimates" not in one.taps:
+        if "value/explained_variance" not in one.metrics or "estimates" not in one.taps:
             return not_run(statistic, UNTOLD)
         config = subject.config(subject.learner)
         if config.learning_reward != "own":
             return not_run(statistic, "returns run on after a player has left here")
-        should = slow_fit(
+        slow = slow_fit(
             one, ends_of(subject, one.trajectory), config.discount, bool(own_tensors(one.before.params))
         )
-        said = np.asarray(said, np.float64)[subject.seats]
-        seen += said.size
-        is_other = ~np.isclose(said, should, rtol=1e-3, atol=1e-3)
-        last = tuple(float(x) for x in said)
-        wrong += [
-            f"update {number}: seat {subject.seats[s]} is said to have {said[s]:.3g}, and has {should[s]:.3g}"
-            for s in np.flatnonzero(is_other)
-        ]
-    return exact(statistic, len(wrong), seen, wrong[0] if wrong else "", last)
+        for name, should in slow.items():
+            said = np.asarray(one.metrics[name], np.float64)[subject.seats]
+            seen += said.size
+            explains = tuple(map(float, said)) if name == "value/explained_variance" else explains
+            is_other = ~np.isclose(said, should, rtol=1e-3, atol=1e-3)
+            wrong += [
+                f"update {number}: {name} of seat {subject.seats[s]} is logged as {said[s]:.3g}, "
+                f"and is {should[s]:.3g}"
+                for s in np.flatnonzero(is_other)
+            ]
+    return exact(statistic, len(wrong), seen, wrong[0] if wrong else "", explains)
 
 
-def slow_fit(one: Round, after: Ends, discount: float, is_own: bool) -> Float[np.ndarray, " seat"]:
+def slow_fit(one: Round, after: Ends, discount: float, is_own: bool) -> dict[str, Float[np.ndarray, " seat"]]:
+    """What is logged of a critic by each seat, or by all where they share its weights."""
     made = jax.tree.map(np.asarray, one.taps["estimates"])
     valued = np.asarray(one.taps["rows"].valued)
     returns = slow_advantages(made, after, discount, 1.0) + made.value
     seats = range(made.value.shape[-1])
     groups = [[seat] for seat in seats] if is_own else [list(seats)] * len(seats)
 
-    def fit_of(group: list[int]) -> float:
-        counts = valued[..., group]
-        return explained(made.value[..., group][counts], returns[..., group][counts])
+    def of(group: list[int]) -> dict[str, float]:
+        value, earned = (x[..., group][valued[..., group]] for x in (made.value, returns))
+        return {
+            "value/explained_variance": explained(value, earned),
+            "value/bias": float(np.mean(value - earned)) / max(float(np.std(earned)), 1e-3),
+            "value/return_std": float(np.std(earned)),
+            "value/prediction_mean": float(np.mean(value)),
+            "value/prediction_std": float(np.std(value)),
+        }
 
-    return np.array([fit_of(group) for group in groups])
+    each = [of(group) for group in groups]
+    return {name: np.array([figures[name] for figures in each]) for name in each[0]}
 
 
 VALUE = (
@@ -171,7 +180,7 @@ VALUE = (
         normaliser,
         ("references",),
     ),
-    Check("fit", "value", "Is the explained variance right?", "exact", "algorithms", fit, ("references",)),
+    Check("fit", "value", "Are a critic's figures right?", "exact", "algorithms", fit, ("references",)),
     *WORTH,
     *IMAGINED,
     *CRITICS,

@@ -19,6 +19,7 @@ FILES: dict[str, tuple[str, ...]] = {  # by check; of several, the one in the ro
     "seeds_apart": ("training/loop.py",),
     "rows": ("training/rollout.py",),
     "ledger": ("training/rollout.py",),
+    "figures": ("training/rollout.py",),
     "draws": ("training/rollout.py",),
     "samples": ("training/stages.py",),
     "steps_taken": ("training/stages.py",),
