@@ -106,4 +106,5 @@ def test_rows_of_short_columns_may_weigh_more():
     # Two minibatches of one column, with 3 and 1 rows in the game: a row weighs 1/6 or 1/2, fairly 1/4.
     counts = np.array([[True, True], [True, False], [True, False]])[:, :, None]
     least, most = weights_of_rows(counts, Descent(1, 2, 100, 2, 3), is_own=True)
-    assert_allclose(least, [4 / 6]), assert_allclose(most, [2.0])
+    assert_allclose(least, [4 / 6])
+    assert_allclose(most, [2.0])
