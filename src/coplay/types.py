@@ -184,6 +184,8 @@ class Environment:
     by_touch: bool = (
         False  # what lies on the board goes only where somebody stands, before a step or after it
     )
+    apart: tuple[str, ...] = ()  # kinds of things on the board of which no two share a cell
+    mirrored: bool = False  # random play looks the same in a mirror: no side of the board is favoured
     package: str = ""  # whose game it is, by the package's name; "" for ours
     entities: Entities | None = None  # None for games that are no board of things
 

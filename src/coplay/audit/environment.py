@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from coplay.audit import random_play
+from coplay.audit.boards import BOARDS, in_one_place, untouched
 from coplay.audit.captured import quick
 from coplay.audit.finding import Check, Outcome, exact, not_run
 from coplay.audit.random_play import Moments
@@ -267,7 +268,8 @@ def rules(subject: Subject, budget: Budget, key: Key) -> Outcome:
     said = contract.breaches(env, contract.in_numpy(walked))
     seen = subject.moments(MOMENTS)
     said += _unpaid(env, seen) + _idle(env, seen)
-    said += _untouched(env, seen) + _impossible(env, seen) + _told_otherwise(env, seen)
+    said += untouched(env, seen) + in_one_place(env, seen)
+    said += _impossible(env, seen) + _told_otherwise(env, seen)
     return exact("promises of the game that random play broke", len(said), MOMENTS, "; ".join(said))
 
 
@@ -310,24 +312,6 @@ def _idle(env: Environment, seen: Moments) -> list[str]:
         return []
     _, seat, action = np.argwhere(idle)[0]
     return [f"{env.action_names[action]!r} is legal for seat {seat} and does nothing"]
-
-
-def _untouched(env: Environment, seen: Moments) -> list[str]:
-    """Where things go by touch only: none went, or moved, where nobody stood before or after the step."""
-    if not env.by_touch:
-        return []
-    before, after = quick(lambda *states: tuple(jax.vmap(env.draw)(state) for state in states))(
-        seen.state, seen.next_state
-    )
-    stood = np.concatenate([before.players, after.players], axis=1)
-    found = []
-    for kind, cells in before.cells.items():
-        cells = np.asarray(cells)
-        is_gone = (cells[..., 0] >= 0) & np.any(cells != np.asarray(after.cells[kind]), axis=-1)
-        is_touched = np.any(np.all(cells[:, :, None] == stood[:, None], axis=-1), axis=-1)
-        if np.any(is_gone & ~is_touched):
-            found.append(f"a {kind} went where nobody stood")
-    return found
 
 
 def _impossible(env: Environment, seen: Moments) -> list[str]:
@@ -425,6 +409,7 @@ ENVIRONMENT = (
     Check("views", "environment", "Does everyone see the game from its own place?", "exact", "envs", views),
     Check("rules", "environment", "Does the game keep its own rules?", "exact", "envs", rules),
     Check("resets", "environment", "Do all start alike?", "test", "envs", resets, ("renaming", "views")),
+    *BOARDS,
     Check(
         "contests", "environment", "Are ties broken fairly?", "test", "envs", contests, ("renaming", "rules")
     ),
@@ -435,6 +420,6 @@ ENVIRONMENT = (
         "equivalence",
         "envs",
         uniform_play,
-        ("renaming", "views", "rules", "resets", "contests"),
+        ("renaming", "views", "rules", "resets", "mirrored", "contests"),
     ),
 )

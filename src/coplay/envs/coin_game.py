@@ -68,6 +68,7 @@ def make(**options) -> Environment:
         reward_values=(-2.0, -1.0, 0.0, 1.0) if config.tie == "both" else (-2.0, -0.5, 0.0, 0.5, 1.0),
         ceiling=_ceiling(config.size, config.horizon),
         by_touch=True,
+        mirrored=True,
         random_return=0.0,  # the owner takes a coin (+1 in all) as often as the other does (-1)
     )
 

@@ -77,6 +77,8 @@ def make(**options) -> Environment:
         ceiling=config.drifts * (config.removal_reward - config.removal_cost / config.players),
         pays=(("drifts", config.players * config.removal_reward - config.removal_cost),),
         by_touch=True,
+        apart=("drift",),
+        mirrored=True,
         random_return=11.0 if config == SnowdriftConfig(observation=config.observation) else None,
     )
 

@@ -74,6 +74,8 @@ def make(**options) -> Environment:
         ceiling=_ceiling(config),
         alike=config.strengths or (),
         by_touch=True,
+        apart=("stag", "hare"),
+        mirrored=not config.wall_components,
         pays=(("stags", config.stag_reward), ("hares", config.hare_reward)),
         entities=None if config.strengths else entities(config, maps),  # strength is no thing on a board
     )
