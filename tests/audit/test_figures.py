@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from coplay.audit.figures import slow_drift, weights_of_rows
 from coplay.training.stages import Descent
 from tests.audit.planted import replacing
-from tests.audit.suite import finding_of, subject_of
+from tests.audit.suite import DEFECTS, finding_of, subject_of
 
 
 @pytest.mark.sampled(3)
@@ -77,6 +77,12 @@ def test_figures_that_say_something_else_are_found(where, name, change, says, ro
     with replacing(where, name, change)():
         found = finding_of(subject_of("ppo_4h1s_4x4"), "figures")
     assert found.verdict == "fail" and found.room == room and says in found.next
+
+
+def test_a_weight_that_lets_go_when_play_runs_off_is_found():
+    with DEFECTS[409].plant():
+        found = finding_of(subject_of("hyper_mappo_4h1s_4x4"), "figures")
+    assert found.verdict == "fail" and "align weighs" in found.next
 
 
 def above_itself(fit):

@@ -90,3 +90,18 @@ def test_models_of_others_that_learn_from_what_they_are_judged_on_are_found():
 def test_who_holds_nothing_out_is_not_asked():
     found = finding_of(subject_of("ppo_4h1s_4x4"), "held_out")
     assert found.verdict == "not_run" and "judged" in found.next
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(
+    "name", ["ppo_4h1s_4x4", "ppo_gru_4h1s_4x4", "happo_4h1s_4x4", "hyper_mappo_4h1s_4x4", "hop_4h1s_4x4"]
+)
+def test_clean_policies_do_not_hear_how_loud_their_critics_are(name):
+    found = finding_of(subject_of(name), "loud_critic")
+    assert found.verdict == "pass" and found.n > 0
+
+
+def test_gradients_that_are_cut_together_are_found():
+    with DEFECTS[407].plant():
+        found = finding_of(subject_of("ppo_4h1s_4x4"), "loud_critic")
+    assert found.verdict == "fail" and "cut together" in found.next

@@ -33,12 +33,13 @@ def figures(subject: Subject, budget: Budget, key: Key) -> Outcome:
     """Do shares of actions, ratios and drift say what they should?"""
     statistic = "logged shares of actions, ratios, clips and drifts that are not what was done and learned"
     one = subject.rounds()[1]
+    still, fast = ratios_of(subject, one, key), drift_of(subject, one)
     asked = (
         ("training", one.metrics, exactly(actions_of(subject, one))),
-        ("algorithms", *ratios_of(subject, one, key)),
-        ("algorithms", *drift_of(subject, one)),
+        ("algorithms", *still),
+        ("algorithms", *fast),
     )
-    wrong, seen = [], 0
+    wrong, seen = [("algorithms", said) for said in lets_go(subject, still[0], fast[0])], 0
     for room, logged, bounds in asked:
         for name in bounds.keys() & logged.keys():
             said = np.broadcast_to(np.asarray(logged[name], np.float64), (subject.env.num_agents,))
@@ -76,6 +77,20 @@ def actions_of(subject: Subject, one: Round) -> Figures:
         f"action/{name}": (active & (action == index)).sum(axis=(0, 1)) / number
         for index, name in enumerate(env.action_names)
     }
+
+
+def lets_go(subject: Subject, still: dict[str, Any], fast: dict[str, Any]) -> list[str]:
+    """Where a weight follows how far play moves: whether it is not higher after an update that moved far
+    than after one that moved nothing."""
+    config = subject.config(subject.learner)
+    is_followed = getattr(config, "align_adaptive", False) and getattr(config, "align_weight", 0.0)
+    if not is_followed or "hyper/beta" not in still or "hyper/beta" not in fast:
+        return []
+    calm, wild = (float(np.mean(np.asarray(logged["hyper/beta"]))) for logged in (still, fast))
+    moved = float(np.nanmean(np.asarray(fast["drift/kl"])))
+    if wild > calm or moved < config.align_target:
+        return []
+    return [f"align weighs {wild:.3g} after play moved {moved:.3g} nats, and {calm:.3g} after it stood still"]
 
 
 # --- ratios ---------------------------------------------------------------------------------------

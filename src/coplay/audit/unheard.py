@@ -1,4 +1,4 @@
-"""What may teach nobody: a move that is never legal, and games that are held out."""
+"""What may not be heard: a move that is never legal, games that are held out, how loud a critic is."""
 
 import dataclasses
 
@@ -7,15 +7,27 @@ import jax.numpy as jnp
 import numpy as np
 
 from coplay import experiment as experiments
+from coplay.algorithms.ppo import PPOConfig
 from coplay.audit import captured
 from coplay.audit.captured import Round, update_key
-from coplay.audit.compare import changed_modules, differences, noise_like, told
+from coplay.audit.compare import (
+    Module,
+    changed_modules,
+    differences,
+    module_at,
+    modules,
+    noise_like,
+    plain,
+    told,
+)
 from coplay.audit.finding import Check, Outcome, exact, not_run
+from coplay.audit.flags import plain_of
 from coplay.audit.small_scale import at_small_scale, loads_parts
 from coplay.audit.subject import Budget, Subject
 from coplay.diagnostics import gates
+from coplay.experiment import Experiment
 from coplay.training.job import Job
-from coplay.types import Entities, Environment, Key, PyTree, TimeStep, Trajectory
+from coplay.types import Entities, Environment, Key, PyTree, TimeStep, TrainState, Trajectory
 
 LOUD = 3.0  # noise, so that whoever listens hopes for the move about as often as not
 CLOSE = 1e-6  # a row of another width may be added up in another order
@@ -164,6 +176,49 @@ def _turned(played: Trajectory, order: np.ndarray) -> Trajectory:
     return Trajectory(**later, **now)
 
 
+# --- how loud the critic is -----------------------------------------------------------------------
+
+LOUDER, LEAST_FELT = 100.0, 0.01  # times the weight of the critic's errors; share of the policy's way
+
+
+def loud_critic(subject: Subject, budget: Budget, key: Key) -> Outcome:
+    """Does the policy learn the same, whatever the critic's errors weigh?"""
+    statistic = "policies that go another way once their critics' errors weigh a hundred times as much"
+    name = subject.learner
+    if not isinstance(subject.config(name), PPOConfig) or not subject.config(name).value_weight:
+        return not_run(statistic, "this learner has no such weight")
+    assert subject.experiment is not None
+    bare = plain_of(subject.experiment, name) or at_small_scale(subject.experiment)
+    work = experiments.job(experiments.build(bare))
+    start = captured.start(work)
+    trajectory = captured.collector(work, work.env)(start.params, start.actor, start.key)[1]
+    usual, loud = (_learned(bare, name, times, start, trajectory) for times in (1.0, LOUDER))
+    asked = [module for module in modules(start.params) if module.short == "policy"]
+    ways = [_way(module, start.params, usual) for module in asked]
+    felt = [_way(module, usual, loud) / max(way, 1e-12) for module, way in zip(asked, ways, strict=True)]
+    wrong = [share for share in felt if share > LEAST_FELT]
+    share = f"{100 * max(felt, default=0.0):.3g}% of how far it goes"
+    what = f"the policy goes another way, by {share}: are gradients of both cut together?"
+    return exact(statistic, len(wrong), len(asked), what if wrong else "")
+
+
+def _learned(bare: Experiment, name: str, times: float, start: TrainState, trajectory: Trajectory) -> PyTree:
+    """Weights after a round's update, with the critic's errors so many times as heavy."""
+    weight = times * experiments.settings_of(bare, name).value_weight
+    changed = experiments.job(
+        experiments.build(experiments.with_overrides(bare, {f"{name}.value_weight": weight}))
+    )
+    learn = captured.quick(changed.stretches[0].algorithm.learn.update)
+    return learn(start.params, start.learner, trajectory, update_key(start))[0]
+
+
+def _way(module: Module, before: PyTree, after: PyTree) -> float:
+    """How far a network's weights are apart."""
+    pairs = zip(jax.tree_util.tree_leaves_with_path(before), jax.tree.leaves(after), strict=True)
+    squares = [np.sum((plain(b) - plain(a)) ** 2) for (path, a), b in pairs if module_at(path) == module]
+    return float(np.sqrt(sum(squares)))
+
+
 UNHEARD = (
     Check(
         "held_out",
@@ -182,5 +237,14 @@ UNHEARD = (
         "algorithms",
         forbidden,
         ("search", "stillness"),
+    ),
+    Check(
+        "loud_critic",
+        "value",
+        "Does a loud critic leave the policy alone?",
+        "exact",
+        "algorithms",
+        loud_critic,
+        ("term_weights",),
     ),
 )
