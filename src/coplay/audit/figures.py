@@ -59,8 +59,8 @@ def exactly(slow: Figures) -> Bounds:
 
 def _beyond(name: str, seats: np.ndarray, said: np.ndarray, least: np.ndarray, most: np.ndarray) -> list[str]:
     """What is not within its bounds, but for rounding, in words."""
-    room = CLOSE * (1 + np.abs(most))
-    is_off = ~((least - room <= said) & (said <= most + room)) & ~(np.isnan(said) & np.isnan(most))
+    rounding = CLOSE * (1 + np.abs(most))
+    is_off = ~((least - rounding <= said) & (said <= most + rounding)) & ~(np.isnan(said) & np.isnan(most))
     return [
         f"{name} of seat {seats[s]} is logged as {said[s]:.4g}, and is "
         + (f"{most[s]:.4g}" if least[s] == most[s] else f"between {least[s]:.4g} and {most[s]:.4g}")

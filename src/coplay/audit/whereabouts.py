@@ -34,6 +34,7 @@ FILES: dict[str, tuple[str, ...]] = {  # by check; of several, the one in the ro
     "fit": ("algorithms/targets.py",),
     "own_game": ("algorithms/targets.py",),
     "pace": ("algorithms/ppo.py",),
+    "loud_critic": ("algorithms/ppo.py",),
     "normaliser": ("algorithms/value_scale.py",),
     "labels": ("opponents/goals.py", "algorithms/opponent_stage.py"),
     "belief": ("opponents/minds.py",),
