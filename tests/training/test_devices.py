@@ -6,7 +6,7 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 from numpy.testing import assert_array_equal
 
-from coplay.training.devices import AXIS, masked_mean, total
+from coplay.training.devices import AXIS, Masked, masked_mean, masked_means, total
 
 
 def on_two_devices(function, x):
@@ -40,6 +40,19 @@ def test_a_mean_over_devices_counts_the_rows_of_both():
     rows = jnp.stack([x, mask.astype(jnp.float32)], axis=1)
     mean = on_two_devices(lambda part: masked_mean(part[:, 0], part[:, 1] > 0, (0, 1)), rows)
     assert float(mean) == 3.0
+
+
+def test_several_means_are_those_of_each_and_devices_meet_once_for_all():
+    x = jnp.array([[1.0, 2.0, 9.0], [6.0, 9.0, 9.0]])
+    rows = jnp.stack([x, (x < 9.0).astype(jnp.float32)], axis=1)
+
+    def both(part):
+        values, mask = part[:, 0], part[:, 1] > 0
+        means = masked_means({"all": Masked(values, mask, (0, 1)), "twice": Masked(2 * values, mask, (0, 1))})
+        return means["all"], means["twice"]
+
+    assert [float(mean) for mean in on_two_devices(both, rows)] == [3.0, 6.0]
+    assert str(jax.make_jaxpr(lambda x: on_two_devices(both, x))(rows)).count("psum") == 1
 
 
 def test_outside_a_sharded_program_a_total_is_what_it_was_given():

@@ -19,7 +19,7 @@ from coplay.algorithms.actor_critic import ActorCritic, memory_of, sequences
 from coplay.algorithms.glance import Glance, Sample, glance, in_a_row, policy_at, some_games
 from coplay.algorithms.targets import Batch, value_fit
 from coplay.diagnostics import drift
-from coplay.training.devices import masked_mean, total
+from coplay.training.devices import Masked, masked_mean, masked_means, total
 from coplay.types import Metrics, PyTree, Seated, Trajectory
 
 EVERY = 10  # updates between looks at what is dear
@@ -114,26 +114,28 @@ def play_figures(model: ActorCritic, before: Seated, after: Seated, seen: Glance
     old, new = policy_at(model, before, seen), policy_at(model, after, seen)
     active, action = in_a_row(seen.active), in_a_row(seen.action)
     own = drift.moved(old, new, active)
-    joint = jnp.sum(own, axis=-1)
     is_played = jnp.any(active, axis=-1)
     log_ratio = jnp.where(active, drift.taken(new, action) - drift.taken(old, action), 0.0)
     variation = drift.joint_variation(old, new, log_ratio)
-    mean_joint = masked_mean(joint, is_played, (0,))
-    share = masked_mean(own, jnp.broadcast_to(is_played[:, None], own.shape), (0,))  # of the joint figure
+    ratio = drift.others_ratio(log_ratio)
+    by_player = jnp.broadcast_to(is_played[:, None], own.shape)
+    means = masked_means(
+        {
+            "own": Masked(own, active, (0,)),
+            "joint": Masked(jnp.sum(own, axis=-1), is_played, (0,)),
+            "share": Masked(own, by_player, (0,)),  # of the joint figure
+            "variation": Masked(variation, is_played[: len(variation)], (0,)),
+            "ratio": Masked(ratio, by_player, (0,)),
+            "square": Masked(ratio**2, by_player, (0,)),
+        }
+    )
     return {
-        "drift/kl": masked_mean(own, active, (0,)),
-        "drift/joint_kl": mean_joint,
-        "drift/others_kl": mean_joint - share,
-        "drift/joint_tv": masked_mean(variation, is_played[: len(variation)], (0,)),
-        "drift/effective_samples": _effective(drift.others_ratio(log_ratio), is_played),
+        "drift/kl": means["own"],
+        "drift/joint_kl": means["joint"],
+        "drift/others_kl": means["joint"] - means["share"],
+        "drift/joint_tv": means["variation"],
+        "drift/effective_samples": means["ratio"] ** 2 / jnp.maximum(means["square"], 1e-12),
     }
-
-
-def _effective(ratio: Float[Array, "state seat"], counts) -> Float[Array, " seat"]:
-    """(sum of ratios)^2 / (number * sum of squares)."""
-    mask = jnp.broadcast_to(counts[:, None], ratio.shape)
-    mean, square = masked_mean(ratio, mask, (0,)), masked_mean(ratio**2, mask, (0,))
-    return mean**2 / jnp.maximum(square, 1e-12)
 
 
 def diversity(model: ActorCritic, params: Seated, games: Trajectory, length: int) -> Float[Array, ""]:

@@ -5,7 +5,8 @@ them (gradients, counts, statistics) goes through `total`; outside a sharded pro
 so a learner can be called and tested by itself.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -54,10 +55,29 @@ def own_part(key: Key) -> Key:
     return jax.random.fold_in(key, jax.lax.axis_index(AXIS) if _is_sharded() else 0)
 
 
+class Masked(NamedTuple):
+    """What a mean is taken of."""
+
+    x: jax.Array
+    mask: jax.Array
+    axes: tuple[int, ...]
+
+
 def masked_mean(x: jax.Array, mask: jax.Array, axes: tuple[int, ...]) -> jax.Array:
     """Mean over `axes` and devices where `mask` holds; 0 where it never does."""
-    added, count = total((jnp.sum(jnp.where(mask, x, 0.0), axes), jnp.sum(mask, axes, dtype=jnp.float32)))
-    return added / jnp.maximum(count, 1.0)
+    return masked_means({"": Masked(x, mask, axes)})[""]
+
+
+def masked_means(asked: Mapping[str, Masked]) -> dict[str, jax.Array]:
+    """The same of several by name, for which devices meet once."""
+    sums = {
+        name: (
+            jnp.sum(jnp.where(one.mask, one.x, 0.0), one.axes),
+            jnp.sum(one.mask, one.axes, dtype=jnp.float32),
+        )
+        for name, one in asked.items()
+    }
+    return {name: added / jnp.maximum(count, 1.0) for name, (added, count) in total(sums).items()}
 
 
 def forget_programs() -> None:
