@@ -22,7 +22,7 @@ from coplay.algorithms.own import is_own, own_settings
 from coplay.algorithms.ppo import Plan, PPOConfig
 from coplay.audit import captured
 from coplay.audit.captured import parts_of, rounds_from
-from coplay.audit.compare import differences, disturbed, module_at, modules, told
+from coplay.audit.compare import differences, disturbed, is_still, module_at, modules, told
 from coplay.audit.finding import Check, Outcome, exact, not_run
 from coplay.audit.rungs import rungs
 from coplay.audit.small_scale import at_small_scale
@@ -303,9 +303,16 @@ def _silenced(subject: Subject, key: Key) -> str | None:
     module = next((m for m in modules(state.params) if m.short == network), None)
     if module is None:
         return None
-    noisy = disturbed(state.params, module, key)
+    noisy = _where_still(algorithm.still, state.params, disturbed(state.params, module, key))
     apart = float(np.abs(np.asarray(act(state.params, *now)) - np.asarray(act(noisy, *now))).max())
     return f"{field}={value} leaves {network} felt by {apart:.2g}" if apart > FORCED else ""
+
+
+def _where_still(still: tuple[str, ...], params: PyTree, noisy: PyTree) -> PyTree:
+    """Noise only on what counts for nothing now: gains that stand beside it are felt as before."""
+    return jax.tree_util.tree_map_with_path(
+        lambda path, a, b: b if is_still(path, still) else a, params, noisy
+    )
 
 
 def as_ppo(barest: Experiment) -> Experiment:
