@@ -28,12 +28,13 @@ def test_a_fair_experiment_passes_and_leaves_its_findings(tmp_path, capsys):
     out = tmp_path / "found"
     arguments = ["audit", "matrix_matching_pennies", "--only", "environment", "--out", str(out)]
     assert main(arguments) == 0
-    assert "7 pass." in capsys.readouterr().out
+    assert "7 pass, 1 not run." in capsys.readouterr().out
     told = json.loads((out / "findings.json").read_text())
     assert told["scale"] == "small"
-    assert told["verdict"] == "pass" and {check["verdict"] for check in told["checks"]} == {"pass"}
+    assert told["verdict"] == "pass" and {check["verdict"] for check in told["checks"]} == {"pass", "not_run"}
+    assert [check["name"] for check in told["checks"] if check["verdict"] == "not_run"] == ["mirrored"]
     page = (out / "audit.html").read_text()
-    assert "7 pass." in page and "http" not in page
+    assert "7 pass, 1 not run." in page and "http" not in page
     assert write_audit_page(out).read_text() == page
 
 
@@ -58,7 +59,7 @@ def test_what_is_only_doubted_has_an_exit_code_of_its_own(tmp_path, capsys, monk
     out = str(tmp_path / "found")
     assert main(["audit", "matrix_matching_pennies", "--only", "environment", "--out", out, "--json"]) == 3
     told = json.loads(capsys.readouterr().out)
-    assert told["verdict"] == "warn" and told["headline"] == "1 warn, 6 pass."
+    assert told["verdict"] == "warn" and told["headline"] == "1 warn, 6 pass, 1 not run."
     assert [check["next"] for check in told["checks"] if check["verdict"] == "warn"] == [
         "the check broke off: ValueError: no board"
     ]
