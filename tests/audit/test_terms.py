@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 
 from coplay.algorithms.losses import ToldTerms, told_terms, weighed
 from coplay.algorithms.subgoal_stage import ToldSubgoals
-from coplay.audit.terms import misweighed, other_spread, shares
+from coplay.audit.terms import astray, misweighed, other_spread, shares
 from coplay.opponents.subgoals import Subgoal, spread
 from coplay.taps import TERMS, heard, tap
 from tests.audit.planted import replacing
@@ -32,14 +32,31 @@ def told_by_hand(weigh) -> ToldTerms:
     )
 
 
-def test_terms_are_told_with_their_slopes_and_a_step_down_each():
+def test_terms_are_told_with_their_slopes_and_two_steps_down_each():
     told = told_by_hand(WEIGHTS)
     assert_allclose(told.loss, 6 - 0.16 + 6)
     assert_allclose(told.loss_slope, [2 + 0.5 * 4, -0.01 * 8 + 0.5 * 3])
     assert_allclose(told.slopes["entropy"], [0, 8])
-    # Weights are 5 long: a step of 0.005 down a slope of 8 takes 0.04 off, half on each side of 4.
-    assert_allclose(told.falls["entropy"], 0.04, rtol=1e-5)
-    assert_allclose(told.fell["entropy"], 4.0025**2 - 3.9975**2, rtol=1e-4)
+    # Weights are 5 long: a step of 0.005 down a slope of 8 takes 0.04 off, half on each side of 4; then a
+    # quarter of that.
+    assert_allclose(told.falls["entropy"], [0.04, 0.01], rtol=1e-5)
+    fell = [4.0025**2 - 3.9975**2, 4.000625**2 - 3.999375**2]
+    assert_allclose(told.fell["entropy"], fell, rtol=1e-3)  # differences of 16s in single precision
+
+
+@pytest.mark.parametrize(
+    ("fell", "says"),
+    [
+        ([0.94, 0.246], ""),  # a clip that the longer step crosses: less is missing after the shorter one
+        ([0.90, 0.225], "falls 0.90 times"),  # a slope that is not all of it, whatever the step
+        ([-0.1, -0.02], "does not lessen it"),
+    ],
+)
+def test_what_only_a_long_step_lessens_otherwise_is_a_clip(fell, says):
+    falls = jnp.array([[1.0, 0.25]])  # one group of seats
+    terms = [{"policy": x} for x in (jnp.array([5.0]), jnp.zeros((1, 1)), jnp.array([fell]), falls)]
+    said = astray(ToldTerms(jnp.zeros(1), jnp.zeros((1, 1)), *terms))
+    assert said == [] if not says else says in said[0]
 
 
 def test_a_loss_that_is_the_sum_of_its_terms_passes():

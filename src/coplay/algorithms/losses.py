@@ -11,6 +11,7 @@ from coplay.types import Metrics, PyTree, pytree
 
 NEVER = -1e9  # logit of an illegal action
 TRIED, FALLS = 1e-3, 0.1  # a step on one term alone: of the weights' length, or of the term's value at most
+STRIDES = (1.0, 0.25)  # of that step: what a clip makes of a longer one is less after a shorter one
 WHOLE = "the loss"
 Terms = dict[str, Array]  # by name: sums, or one number for each row
 
@@ -28,8 +29,8 @@ class ToldTerms:
     loss_slope: Float[Array, "*group weight"]
     values: dict[str, Float[Array, "*group"]]
     slopes: dict[str, Float[Array, "*group weight"]]
-    fell: dict[str, Float[Array, "*group"]]  # by how much each is less after a small step down its own slope
-    falls: dict[str, Float[Array, "*group"]]  # by how much it should be
+    fell: dict[str, Float[Array, "*group stride"]]  # by how much each is less after a step down its own slope
+    falls: dict[str, Float[Array, "*group stride"]]  # by how much it should be
 
 
 def told_terms(loss: Callable, terms: Callable, weights: PyTree, batch: PyTree) -> ToldTerms:
@@ -51,14 +52,19 @@ def told_terms(loss: Callable, terms: Callable, weights: PyTree, batch: PyTree) 
     names = [name for name in values if name != WHOLE]
     slope_of = jax.tree.map(lambda *x: jnp.stack(x), *[slopes[name] for name in names])
     fall_of = jnp.stack([falls[name] for name in names])
-    down, up = (jax.vmap(stepped)(slope_of, way * fall_of) for way in (0.5, -0.5))  # so curves cancel out
+
+    def fallen(stride: float) -> Terms:
+        down, up = (jax.vmap(stepped)(slope_of, way * stride * fall_of) for way in (0.5, -0.5))
+        return {name: up[name][place] - down[name][place] for place, name in enumerate(names)}
+
+    strides = [fallen(stride) for stride in STRIDES]  # to either side, so that curves cancel out
     return ToldTerms(
         loss=values[WHOLE],
         loss_slope=_in_a_row(slopes[WHOLE]),
         values={name: values[name] for name in names},
         slopes={name: _in_a_row(slopes[name]) for name in names},
-        fell={name: up[name][place] - down[name][place] for place, name in enumerate(names)},
-        falls={name: falls[name] for name in names},
+        fell={name: jnp.stack([each[name] for each in strides]) for name in names},
+        falls={name: falls[name] * jnp.array(STRIDES) for name in names},
     )
 
 
