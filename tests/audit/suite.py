@@ -91,13 +91,17 @@ def finding_of(subject: Subject, name: str) -> Finding:
 def blindly(planted: Planted | None, name: str, settings: Any, seed: int = 0) -> list[Finding]:
     """Everything that an audit finds; with a defect, until nothing that follows could name another room."""
     with planted.plant() if planted else contextlib.nullcontext():
-        subject, seen = subject_of(name, settings, seed), []
-        checks, budget, key = checks_of(BLIND), Budget(LIMIT), jax.random.key(seed)
-        for one in asked_in_turn(checks, subject, budget, key, lambda name: None):
-            seen.append(one)
-            if planted and is_settled(findings(seen)):
-                break
-        return findings(seen)
+        return all_found(subject_of(name, settings, seed), stops_early=planted is not None)
+
+
+def all_found(subject: Subject, stops_early: bool) -> list[Finding]:
+    seen, checks = [], checks_of(BLIND)
+    budget, key = Budget(LIMIT), jax.random.key(subject.seed)
+    for one in asked_in_turn(checks, subject, budget, key, lambda name: None):
+        seen.append(one)
+        if stops_early and is_settled(findings(seen)):
+            break
+    return findings(seen)
 
 
 def is_settled(found: list[Finding]) -> bool:
