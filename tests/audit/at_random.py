@@ -27,7 +27,7 @@ from tests.audit import changes
 EXPERIMENTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("ppo_4h1s_4x4", {}),
     ("mappo_4h1s_4x4", {}),
-    ("hyper_mappo_4h1s_4x4", {"context": "local_history"}),
+    ("hyper_a3_history", {}),
     ("hop_4h1s_4x4", {}),
     ("hop_plus_4h1s_4x4", {}),
     ("ppo_snowdrift", {}),
@@ -64,8 +64,8 @@ def main() -> None:
 def in_a_process_of_its_own(out: Path, number: int) -> None:
     """Since the product is imported anew with every change."""
     place = number % len(EXPERIMENTS)
-    if not plain_file(out, place).is_file():
-        run(out, "--plain", place)
+    if not plain_file(out, place).is_file() and (error := run(out, "--plain", place)):
+        raise SystemExit(f"{EXPERIMENTS[place][0]}, without a change: {error}")
     if not result_file(out, number).is_file():
         error = run(out, "--one", number)
         if error:
