@@ -11,7 +11,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from coplay.algorithms.hyper_mappo import hyper_mappo
-from coplay.algorithms.hyper_terms import _followed, _share_of_moved, _shares, _smooth
+from coplay.algorithms.hyper_terms import _share_of_moved, _shares, _smooth
 from coplay.algorithms.ppo import MAPPOConfig, clip_each_part, loss_terms, mappo, step_by
 from coplay.envs import make_game
 from coplay.experiment import with_overrides
@@ -247,13 +247,14 @@ def test_twice_the_strength_is_twice_the_term_and_the_same_figure(env):
     )
     assert float(once["align"]) > 1e-3
     assert_allclose(twice["align"], 2.0 * once["align"], rtol=1e-6)
-    assert_allclose(same["hyper/align"], figures["hyper/align"], rtol=1e-6)
+    assert_allclose(same["align/divergence"], figures["align/divergence"], rtol=1e-6)
 
 
 def test_shares_of_the_loss_are_told_by_term():
     # policy 0.02, entropy 0.01 * 1, value 1 * 0.03, align 0.05 * 2 * 0.2, smooth 0.1 * 0.4: 0.12 in all
     figures = {"policy/loss": -0.02, "policy/entropy": 1.0, "value/loss": 0.03}
-    figures = {k: jnp.float32(v) for k, v in (figures | {"hyper/align": 0.2, "hyper/smooth": 0.4}).items()}
+    figures |= {"align/divergence": 0.2, "hyper/smooth": 0.4}
+    figures = {k: jnp.float32(v) for k, v in figures.items()}
     shares = _shares(config(context="joint"), figures, jnp.float32(2.0))
     expected = {"policy": 1 / 6, "entropy": 1 / 12, "value": 1 / 4, "align": 1 / 6, "smooth": 1 / 3}
     assert set(shares) == {f"hyper/share/{name}" for name in expected} | {"hyper/smooth_share"}
@@ -261,19 +262,6 @@ def test_shares_of_the_loss_are_told_by_term():
         assert_allclose(shares[f"hyper/share/{name}"], share, rtol=1e-5)
     assert_allclose(shares["hyper/smooth_share"], 2.0, rtol=1e-5)
     assert "hyper/smooth_share" not in _shares(config(), figures, jnp.float32(2.0))
-
-
-@pytest.mark.parametrize(("kl", "factor"), [(0.02, 1.5), (0.01, 1.0), (0.005, 1 / 1.5)])
-def test_the_weight_of_alignment_follows_what_was_measured(kl, factor):
-    found = _followed(config(), jnp.float32(2.0), jnp.float32(kl))
-    assert_allclose(found, 2.0 * factor, rtol=1e-6)
-    fixed = _followed(config(align_adaptive=False), jnp.float32(2.0), jnp.float32(kl))
-    assert float(fixed) == 2.0
-
-
-def test_the_weight_of_alignment_has_bounds():
-    assert_allclose(_followed(config(), jnp.float32(200.0), jnp.float32(1.0)), 10 / 0.05)
-    assert_allclose(_followed(config(), jnp.float32(0.002), jnp.float32(0.0)), 1e-4 / 0.05)
 
 
 # --- settings ------------------------------------------------------------------------------------

@@ -93,11 +93,11 @@ def as_they_were(taking_turns):
     return lambda descend, log_prob: taking_turns(descend, lambda networks, batch: batch.policy.log_prob)
 
 
-def let_go_when_it_runs(followed):
+def let_go_when_it_runs(strengthened):
     """Align's weight falls where play moved too far, and grows where it hardly moved."""
 
     def spoiled(config, strength, kl):
-        return followed(config, strength, config.align_target**2 / jnp.maximum(kl, 1e-12))
+        return strengthened(config, strength, config.align_target**2 / jnp.maximum(kl, 1e-12))
 
     return spoiled
 
@@ -232,7 +232,7 @@ HELD_OUT_THIRD: tuple[Planted, ...] = (
         "align's weight follows play the wrong way",
         "algorithms",
         "",
-        replacing("coplay.algorithms.hyper_terms", "_followed", let_go_when_it_runs),
+        replacing("coplay.algorithms.alignment", "strengthened", let_go_when_it_runs),
         "hyper_mappo_4h1s_4x4",
     ),
     Planted(

@@ -45,9 +45,7 @@ class HyperMAPPOConfig(MAPPOConfig):
         "policy"  # neighbouring increments are compared by what they do, or as numbers
     )
     smooth_weight: float = 0.1  # alpha; without effect by identity, which does not move in time
-    align_weight: float = 0.05  # beta at the start, of the divergence from the policy that played
-    align_adaptive: bool = True  # beta follows align_target
-    align_target: float = 0.01  # nats a player's policy may move in an update
+    align_weight: float = 0.05  # beta
     explore: float = 0.0  # share of moves drawn evenly from what is legal; falls to 0 by half of training
 
     def __post_init__(self):
@@ -59,7 +57,6 @@ class HyperMAPPOConfig(MAPPOConfig):
             "rank",
             "generator_rate",
             "target_every",
-            "align_target",
             "fusion_temperature",
         ):
             if getattr(self, name) <= 0:
@@ -68,7 +65,6 @@ class HyperMAPPOConfig(MAPPOConfig):
             "regenerate_every",
             "delta_scale",
             "smooth_weight",
-            "align_weight",
             "attention_heads",
             "pretrain_seed",
         ):
@@ -167,7 +163,7 @@ class HyperMAPPOConfig(MAPPOConfig):
         return super().idle | without_effect(
             {
                 "identity trunk generate delta_scale generator_rate target explore": generates,
-                "generated_critic align_weight": generates,
+                "generated_critic align_weight align_adaptive align_target": generates,
                 "context_from encoder encoder_width history history_reads": in_time,
                 "regenerate_every increments accumulate history_fusion smooth smooth_weight": in_time,
                 "attention_heads": self.context == "joint",
@@ -177,8 +173,6 @@ class HyperMAPPOConfig(MAPPOConfig):
                 "embedding": generates and self.identity == "embedding",
                 "rank": generates and self.made == "low_rank",
                 "target_every": generates and self.target != "none",
-                "align_adaptive": generates and self.align_weight > 0,
-                "align_target": generates and self.align_weight > 0 and self.align_adaptive,
                 "pretrain_seed": self.pretrain is not None,
             }
         )
@@ -206,4 +200,4 @@ class HyperMAPPOConfig(MAPPOConfig):
     def added_terms(self) -> dict[str, float]:
         if self.context == "none":
             return {}
-        return {"align": self.align_weight, "smooth": self.smooth_weight if self.moves_in_time else 0.0}
+        return super().added_terms | {"smooth": self.smooth_weight if self.moves_in_time else 0.0}

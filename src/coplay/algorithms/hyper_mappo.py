@@ -4,6 +4,7 @@ MAPPO with `policy` generated (`nets/hyper.py`) and two more terms that keep it 
 With `context = "none"` it is plain MAPPO, bit for bit.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable
 
@@ -45,7 +46,7 @@ def hyper_mappo(
     env: Environment, seats: tuple[int, ...], config: HyperMAPPOConfig, plan: Plan, watched: bool = True
 ) -> Algorithm:
     if config.context == "none":
-        return mappo(env, seats, config, plan, watched)
+        return mappo(env, seats, dataclasses.replace(config, align_weight=0.0), plan, watched)
     learning_reward(config.learning_reward, config.team_share)  # a bad name is refused before anything runs
     model, init = generated_actor_critic(env, seats, config)
     extra = additions(model, config, plan)

@@ -2,8 +2,8 @@
 
 - `smooth`: neighbouring increments should act alike, KL(pi(o_t; theta_(t-1)) || pi(o_t; theta_t)) on one
   observation, or be alike as numbers. Only where something was regenerated within an episode.
-- `align`: an update should not move play far, KL(reference || new), the reference being the policy that
-  played, or an older copy of the generator (the anchor). Its weight follows what was measured.
+- `align` (`alignment.py`): an update should not move play far from the policy that played, or from an older
+  copy of the generator (the anchor). Its weight follows what was measured.
 
 A copy may also play (`target = "act"`): then drift is told of the copy, which moves when it is made anew.
 """
@@ -21,9 +21,9 @@ from coplay.algorithms.actor_critic import (
     network_of,
     sequences,
     speak,
-    to_columns,
 )
 from coplay.algorithms.additions import Additions
+from coplay.algorithms.alignment import align, as_played, followed, full_strength, held
 from coplay.algorithms.drift_watch import play_figures
 from coplay.algorithms.glance import Glance, in_slices
 from coplay.algorithms.hyper_config import HyperMAPPOConfig
@@ -36,8 +36,6 @@ from coplay.nets.hyper import Spoken
 from coplay.training.devices import masked_mean, total
 from coplay.types import Metrics, PyTree, Seated, Trajectory
 
-WEAKEST, STRONGEST, STEP = 1e-4, 10.0, 1.5  # of align's weight, and the factor it moves by
-
 
 def additions(model: ActorCritic, config: HyperMAPPOConfig, plan: Plan) -> Additions:
     """Everything below, in the places where PPO asks for it."""
@@ -47,8 +45,7 @@ def additions(model: ActorCritic, config: HyperMAPPOConfig, plan: Plan) -> Addit
     def prepare(params: Seated, state: PyTree, trajectory: Trajectory, batch: Batch) -> Batch:
         beside = {}
         if config.align_weight:
-            beside["strength"] = jnp.broadcast_to(state["strength"], batch.first.shape[:1])
-            beside["reference"] = _reference(model, config, params, trajectory, batch)
+            beside |= held(state["strength"], _reference(model, config, params, trajectory, batch), batch)
         if smooths:
             beside["moved"] = _share_of_moved(model, model.sharing.weights(params), batch)
         return dataclasses.replace(batch, beside=beside) if beside else batch
@@ -56,9 +53,7 @@ def additions(model: ActorCritic, config: HyperMAPPOConfig, plan: Plan) -> Addit
     def speak_and_add(weights: PyTree, batch: Batch):
         memory = memory_of(model, batch.memory, "policy")
         spoken = speak(model, weights, memory, batch.policy_input, batch.first)
-        terms, figures = {}, {}
-        if config.align_weight:
-            terms["align"], figures["hyper/align"] = _align(spoken.logits, batch)
+        terms, figures = align(spoken.logits, batch) if config.align_weight else ({}, {})
         if smooths:
             terms["smooth"] = figures["hyper/smooth"] = _smooth(model, config, weights, batch, spoken)
         if smooths and config.smooth == "weight":
@@ -73,8 +68,8 @@ def additions(model: ActorCritic, config: HyperMAPPOConfig, plan: Plan) -> Addit
             played, plays = (that_plays(model, config, params) for params in (after, onward))
             moved = play_figures(model, played, after, seen)["drift/kl"]  # what align holds down
             figures |= play_figures(model, played, plays, seen) | {"hyper/lag": jnp.mean(moved)}
-        strength = _followed(config, state["strength"], jnp.mean(moved))
-        figures["hyper/beta"] = strength * config.align_weight
+        strength, followed_by = followed(model, config, state["strength"], moved)
+        figures |= followed_by
         if config.pretrain is not None:
             figures["count/steps/pretrain"] = after.own["seat"][STEPS].astype(jnp.float32)
         return onward, {"strength": strength, "rounds": rounds}, figures
@@ -82,7 +77,7 @@ def additions(model: ActorCritic, config: HyperMAPPOConfig, plan: Plan) -> Addit
     rates = {"generator": config.generator_rate, CRITIC_HEADS: config.generator_rate}
     return Additions(
         begin=lambda params: _begun(model, config, params),
-        init=lambda params: {"strength": jnp.float32(1.0), "rounds": jnp.int32(0)},
+        init=lambda params: {"strength": full_strength(model, params), "rounds": jnp.int32(0)},
         prepare=prepare,
         speak=speak_and_add,
         tell=lambda figures, state: _shares(config, figures, state["strength"]),
@@ -130,16 +125,6 @@ def _moved_on(model: ActorCritic, config: HyperMAPPOConfig, plan: Plan, params: 
     return model.sharing.pack(weights, seats)
 
 
-def _followed(config: HyperMAPPOConfig, strength: Float[Array, ""], kl: Float[Array, ""]) -> Float[Array, ""]:
-    """Align's weight, as a multiple of its first: more where play moved too far, less where it hardly did."""
-    if not (config.align_adaptive and config.align_weight):
-        return strength
-    factor = jnp.where(
-        kl > STEP * config.align_target, STEP, jnp.where(kl < config.align_target / STEP, 1 / STEP, 1.0)
-    )
-    return jnp.clip(strength * factor, WEAKEST / config.align_weight, STRONGEST / config.align_weight)
-
-
 # --- terms ---------------------------------------------------------------------------------------
 
 
@@ -148,20 +133,12 @@ def _reference(
 ):
     """Log-probabilities that align holds on to: as it was played, or as the copy would have."""
     if config.target != "anchor":
-        policy = to_columns(trajectory.steps.decision.policy[..., model.index, :], batch.first.shape[1])
-        return jnp.log(jnp.maximum(policy, 1e-30))
+        return as_played(model, trajectory, batch)
     weights = model.sharing.weights(params)
     copied = weights | weights["target"]
     memory = memory_of(model, batch.memory, "policy")
     logits = sequences(model, "policy", copied, memory, batch.policy_input, batch.first)[1]
     return log_policy(logits, batch.policy.legal)
-
-
-def _align(logits: Float[Array, "column time seat action"], batch: Batch) -> tuple[Array, Array]:
-    """KL(reference || new) over rows that count: in its present strength, and as it is."""
-    kl = divergence(batch.beside["reference"], log_policy(logits, batch.policy.legal))
-    kl = jnp.where(batch.policy.counts, kl, 0.0)
-    return jnp.sum(kl * batch.beside["strength"][:, None, None]), jnp.sum(kl)
 
 
 def _share_of_moved(model: ActorCritic, weights: PyTree, batch: Batch) -> Float[Array, "column time seat"]:
@@ -221,7 +198,7 @@ FIGURES = {
     "policy": "policy/loss",
     "entropy": "policy/entropy",
     "value": "value/loss",
-    "align": "hyper/align",
+    "align": "align/divergence",
 }
 
 

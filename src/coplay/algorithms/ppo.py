@@ -24,6 +24,7 @@ from coplay.algorithms.actor_critic import (
     sequences,
 )
 from coplay.algorithms.additions import Additions, nothing_added
+from coplay.algorithms.alignment import alignment
 from coplay.algorithms.drift_watch import Judged, drift_watch, not_watched
 from coplay.algorithms.glance import sample
 from coplay.algorithms.losses import (
@@ -74,6 +75,9 @@ class PPOConfig:
     huber: float | None = 10.0  # value errors beyond this count in proportion; None: squares
     max_grad_norm: float = 0.5  # of policy and critic each
     stop_kl: float | None = None  # no further epoch once a policy has moved 1.5 times these nats
+    align_weight: float = 0.0  # at the start, of the divergence from the policy that played
+    align_adaptive: bool = True  # that weight follows align_target
+    align_target: float = 0.01  # nats a player's policy may move in an update
     discount: float = 0.99
     trace: float = 0.95  # GAE's lambda
     returns: Literal["gae", "monte_carlo"] = "gae"
@@ -85,9 +89,11 @@ class PPOConfig:
 
     def __post_init__(self):
         positive = ("learning_rate", "epochs", "minibatches", "clip", "max_grad_norm", "chunk_rows")
-        for name in positive:
+        for name in (*positive, "align_target"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name}={getattr(self, name)} must be above 0")
+        if self.align_weight < 0:
+            raise ValueError(f"align_weight={self.align_weight} must not be negative")
         for name in ("discount", "trace", "team_share"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name}={getattr(self, name)} must lie between 0 and 1")
@@ -99,13 +105,17 @@ class PPOConfig:
     @property
     def added_terms(self) -> dict[str, float]:
         """Terms of the loss beside PPO's own, and their weights."""
-        return {}
+        return {"align": self.align_weight}
 
     @property
     def idle(self) -> frozenset[str]:
         """Settings that change nothing as the others are."""
         matters = {"team_share": self.learning_reward == "mix", "trace": self.returns == "gae"}
-        return without_effect(matters | {"chunk_rows": False})  # but for speed
+        aligns = {
+            "align_adaptive": self.align_weight > 0,
+            "align_target": self.align_weight > 0 and self.align_adaptive,
+        }
+        return without_effect(matters | aligns | {"chunk_rows": False})  # but for speed
 
     @property
     def surrogate_floor(self) -> float | None:
@@ -173,7 +183,7 @@ def ppo_stage(
 ) -> Stage:
     """Targets from the round, then a few epochs of descent, every group of seats by itself: all at once, or
     as `learners(descend, log_prob)` has them."""
-    lesson, extra = lesson or usual_lesson(config), extra or nothing_added(model)
+    lesson, extra = lesson or usual_lesson(config), extra or _added(model, config)
     config = _clipped_by_team(config, len(model.seats))
     each, weights_of = model.sharing.map, model.sharing.weights
     optimiser = _optimiser(config, plan, extra.rates)
@@ -224,6 +234,10 @@ def ppo_stage(
         return after, _learner(model, optimiser_state, kept, state), figures | moved | more
 
     return Stage(init, update)
+
+
+def _added(model: ActorCritic, config: PPOConfig) -> Additions:
+    return alignment(model, config) if config.align_weight else nothing_added(model)
 
 
 def _told(

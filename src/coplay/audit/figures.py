@@ -84,9 +84,9 @@ def lets_go(subject: Subject, still: dict[str, Any], fast: dict[str, Any]) -> li
     than after one that moved nothing."""
     config = subject.config(subject.learner)
     is_followed = getattr(config, "align_adaptive", False) and getattr(config, "align_weight", 0.0)
-    if not is_followed or "hyper/beta" not in still or "hyper/beta" not in fast:
+    if not is_followed or "align/weight" not in still or "align/weight" not in fast:
         return []
-    calm, wild = (float(np.mean(np.asarray(logged["hyper/beta"]))) for logged in (still, fast))
+    calm, wild = (float(np.mean(np.asarray(logged["align/weight"]))) for logged in (still, fast))
     moved = float(np.nanmean(np.asarray(fast["drift/kl"])))
     if wild > calm or moved < config.align_target:
         return []
