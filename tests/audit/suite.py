@@ -28,6 +28,7 @@ from coplay.training.devices import keep_compiled_programs, prepare
 from coplay.types import Environment
 from tests.audit.held_out import HELD_OUT
 from tests.audit.held_out_again import HELD_OUT_AGAIN
+from tests.audit.held_out_fourth import HELD_OUT_FOURTH
 from tests.audit.held_out_third import HELD_OUT_THIRD
 from tests.audit.mutants import ENVIRONMENT
 from tests.audit.planted import Planted, replacing
@@ -66,6 +67,7 @@ DEFECTS: dict[int, Planted] = {
         *HELD_OUT,
         *HELD_OUT_AGAIN,
         *HELD_OUT_THIRD,
+        *HELD_OUT_FOURTH,
     )
 }
 
