@@ -17,6 +17,7 @@ from coplay.audit.subject import Budget, Subject
 from coplay.audit.trained_models import OPPONENTS
 from coplay.audit.trained_values import SEARCHES
 from coplay.audit.trained_worlds import NO_WORLD, WORLDS, members_of, world_of
+from coplay.audit.tree_company import TREE_COMPANY
 from coplay.nets import world as worlds
 from coplay.types import Board, Key, PyTree
 
@@ -73,6 +74,7 @@ MODELS = (
     *GOAL_LABELS,
     *BELIEFS,
     *SEARCH_TREES,
+    *TREE_COMPANY,
     Check("ensemble", "models", "Do members of an ensemble differ?", "exact", "nets", ensemble),
     Check(
         "world_names", "models", "Does the world model treat all names alike?", "exact", "nets", world_names
