@@ -12,11 +12,12 @@ from coplay.audit.beliefs import BELIEFS
 from coplay.audit.compare import differences, plain, told
 from coplay.audit.finding import Check, Outcome, exact, not_run
 from coplay.audit.goal_labels import GOAL_LABELS
+from coplay.audit.learned_world import NO_WORLD, members_of, world_of
 from coplay.audit.search_trees import SEARCH_TREES
 from coplay.audit.subject import Budget, Subject
 from coplay.audit.trained_models import OPPONENTS
 from coplay.audit.trained_values import SEARCHES
-from coplay.audit.trained_worlds import NO_WORLD, WORLDS, members_of, world_of
+from coplay.audit.trained_worlds import WORLDS
 from coplay.audit.tree_company import TREE_COMPANY
 from coplay.nets import world as worlds
 from coplay.types import Board, Key, PyTree
