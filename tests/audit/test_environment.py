@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from coplay.audit import CHECKS
-from coplay.audit.environment import orders_of
 from coplay.audit.finding import Seen, findings
+from coplay.audit.renamed_game import orders_of
 from coplay.audit.subject import Budget, Subject
 from coplay.envs import make_game
 from tests.audit.mutants import ENVIRONMENT, paid, stag_hunt

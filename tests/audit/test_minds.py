@@ -11,12 +11,14 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from coplay.algorithms.hop_config import HOPConfig
+from coplay.audit.beliefs import BELIEFS, RULES, Watched, _followed
 from coplay.audit.finding import Finding, findings
 from coplay.audit.finding import Seen as CheckSeen
-from coplay.audit.minds import MINDS, RULES, Seen, Watched, _followed, told_later
-from coplay.audit.search_trees import DISCOUNT, STATES, WALKS, a_world, slow_search
+from coplay.audit.goal_labels import GOAL_LABELS, Seen, told_later
+from coplay.audit.search_trees import DISCOUNT, SEARCH_TREES, STATES, WALKS, a_world, slow_search
 from coplay.audit.small_scale import at_small_scale
 from coplay.audit.subject import Budget, Subject
+from coplay.audit.tree_company import TREE_COMPANY
 from coplay.experiment import build, read_experiment, with_overrides
 from coplay.opponents.between import BETWEEN
 from coplay.opponents.goals import UNKNOWN
@@ -24,7 +26,7 @@ from coplay.planning.search import SearchConfig
 from tests.audit.mutants import stag_hunt
 from tests.audit.planted_planning import PLANNING
 
-CHECKS = {check.name: check for check in MINDS}
+CHECKS = {check.name: check for check in (*GOAL_LABELS, *BELIEFS, *SEARCH_TREES, *TREE_COMPANY)}
 OF_SEARCH = ["search", "ties", "tree_company"]
 
 

@@ -15,7 +15,9 @@ from coplay.audit import (
     foretold as foretelling,
 )
 from coplay.audit import (
+    learned_world,
     trained_company,
+    trained_growth,
     trained_models,
     trained_subgoals,
     trained_values,
@@ -24,12 +26,14 @@ from coplay.audit import (
 from coplay.audit.by_seed import Shown, by_third, judged, weighed
 from coplay.audit.finding import Check, Seen, findings
 from coplay.audit.foretold import Foretold
+from coplay.audit.learned_world import Chances
 from coplay.audit.models import MODELS
 from coplay.audit.subject import Budget, Subject
+from coplay.audit.trained_growth import AHEAD
 from coplay.audit.trained_models import OPPONENTS
 from coplay.audit.trained_subgoals import Labelled, Told
 from coplay.audit.trained_values import IMAGINED, SEARCHES, Sources
-from coplay.audit.trained_worlds import AHEAD, WORLDS, Chances
+from coplay.audit.trained_worlds import WORLDS
 from coplay.audit.value import VALUE
 from coplay.cli.audit import subject_of
 from coplay.errors import BadInput
@@ -284,7 +288,7 @@ def test_a_world_that_says_nothing_moves_has_no_skill_and_one_that_knows_has_all
 
     def skills(step_told, stays_told):
         chance = Chances(np.eye(4)[step_told][:, None], np.zeros((80, 1, 2)), np.eye(2)[stays_told][:, None])
-        return trained_worlds.skills(ENTITIES, trained_worlds.Foretold(made, chance, np.ones(80, bool)))  # type: ignore[arg-type]
+        return trained_worlds.skills(ENTITIES, learned_world.Foretold(made, chance, np.ones(80, bool)))  # type: ignore[arg-type]
 
     assert skills(np.array(step), np.array(stays, int)) == {"players": 1.0, "hare": 1.0}
     assert skills(np.zeros(80, int), np.ones(80, int)) == {"players": 0.0, "hare": 0.0}
@@ -307,7 +311,7 @@ def test_signal_to_noise_by_hand():
 
     def noise(step, stay):
         chance = Chances(np.array(step), np.full((2, 1, 2), 0.5), np.array(stay))
-        return trained_worlds.noise(world, trained_worlds.Foretold(made, chance, np.ones(2, bool)))
+        return trained_worlds.noise(world, learned_world.Foretold(made, chance, np.ones(2, bool)))
 
     assert_allclose(noise([sure, sure], [stays, stays])[1:], 120.0)
     found = noise([half, half], [may_stay, may_stay])
@@ -324,7 +328,7 @@ def test_signal_to_noise_by_hand():
 def test_a_kind_that_hardly_changed_is_not_spoken_of():
     made = moves_of([1] * 80, [True] * 80)
     chance = Chances(np.full((80, 1, 4), 0.25), np.zeros((80, 1, 2)), np.full((80, 1, 2), 0.5))
-    seed = trained_worlds.Foretold(made, chance, np.ones(80, bool))  # type: ignore[arg-type]
+    seed = learned_world.Foretold(made, chance, np.ones(80, bool))  # type: ignore[arg-type]
     # Squared error of an even guess among four: 3 / 16 + 9 / 16, of "nothing moves": 2.
     found = trained_worlds.skills(ENTITIES, seed)
     assert list(found) == ["players"]
@@ -356,17 +360,17 @@ def test_rewards_paid_too_seldom_are_not_asked_about():
 
 
 def test_errors_that_breed_outgrow_independent_ones():
-    steady = trained_worlds.independent(0.02)
+    steady = trained_growth.independent(0.02)
     assert_allclose(steady, [0.02, 1 - 0.98**3, 1 - 0.98**5, 1 - 0.98**10])
-    assert_allclose(trained_worlds.beyond_independent(steady), 1.0)
+    assert_allclose(trained_growth.beyond_independent(steady), 1.0)
     bred = np.array([0.01, 0.1, 0.3, 0.6])
-    assert trained_worlds.beyond_independent(bred).max() > 3
-    assert_allclose(trained_worlds.beyond_independent(np.array([0.0, 0.001, 0.002, 0.009])), 0.0)
+    assert trained_growth.beyond_independent(bred).max() > 3
+    assert_allclose(trained_growth.beyond_independent(np.array([0.0, 0.001, 0.002, 0.009])), 0.0)
 
 
 def test_an_episode_lasts_until_it_is_over():
     over = np.array([False, False, True, False])[:, None]
-    assert_array_equal(trained_worlds.lasting(over)[:, 0], [3, 2, 1, 1])
+    assert_array_equal(trained_growth.lasting(over)[:, 0], [3, 2, 1, 1])
 
 
 def test_what_is_not_where_it_should_be_is_counted_among_what_was_there():
@@ -384,7 +388,7 @@ def test_what_is_not_where_it_should_be_is_counted_among_what_was_there():
     true = boards([1] * 10, [True] * 9 + [False])
     told = boards([1, 1] + [2] * 8, [True] * 10)
     start = Board(*(jnp.array(x) for x in ([[1, 0]], [[True, False]], [[0]], [[True]])))
-    found = trained_worlds.misplaced(start, told, true, np.ones((len(AHEAD), 1), bool))
+    found = trained_growth.misplaced(start, told, true, np.ones((len(AHEAD), 1), bool))
     assert_allclose(found, [0, 0.5, 0.5, 1.0])
 
 

@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from coplay.audit.environment import _differences, seats_apart
+from coplay.audit.environment import seats_apart
 from coplay.audit.phenomenon import MOST_POINTS, _curve, _ranks, any_seat, level, order
+from coplay.audit.renamed_game import _differences
 from coplay.audit.seat_effects import Effects
 from coplay.audit.subject import Budget, Subject
 from coplay.reports.audit_drawings import KINDS, draw

@@ -349,14 +349,14 @@ def test_a_half_written_part_is_not_seen_and_a_damaged_one_is_named(run):
 
 def test_a_reader_that_loses_its_parts_to_a_merge_reads_again(run, monkeypatch):
     run.write_metrics(0, 9, rows([0, 9]))
-    before, read = run.read_metrics(), run_folder._read_parquet
+    before, read = run.read_metrics(), run_folder.read_parquet
 
     def merge_first(file, columns=None):
-        monkeypatch.setattr(run_folder, "_read_parquet", read)
+        monkeypatch.setattr(run_folder, "read_parquet", read)
         run.merge_metrics()
         return read(file, columns)
 
-    monkeypatch.setattr(run_folder, "_read_parquet", merge_first)
+    monkeypatch.setattr(run_folder, "read_parquet", merge_first)
     assert run.read_metrics().equals(before)
 
 

@@ -1,7 +1,8 @@
 """Is everything wired in? What is disturbed must be felt where it should be, and nowhere else.
 
 A network is disturbed by its weights, a player by what it sees. Nothing has to be compiled for that: weights
-and views are arguments of the programs that every other check uses. What settings do: `flags.py`.
+and views are arguments of the programs that every other check uses. What an update reads is asked in
+`one_update.py`, what settings do in `flags.py`.
 """
 
 import dataclasses
@@ -12,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool
 
-from coplay.audit.captured import Round, quick, update_key
+from coplay.audit.captured import quick
 from coplay.audit.compare import (
     Module,
     all_disturbed,
@@ -24,9 +25,9 @@ from coplay.audit.compare import (
     modules,
     noise_like,
     plain,
-    without_rates,
 )
 from coplay.audit.finding import Check, Outcome, exact, not_run
+from coplay.audit.one_update import ONE_UPDATE, after_update
 from coplay.audit.subject import Budget, Subject
 from coplay.training.run_folder import collect_versions
 from coplay.types import (
@@ -40,7 +41,6 @@ from coplay.types import (
     Key,
     PyTree,
     TimeStep,
-    Trajectory,
 )
 
 CLOSE = 1e-5
@@ -105,7 +105,7 @@ def _felt(subject: Subject, module: Module, key: Key) -> set[str]:
     for where, decide in ((ACT, parts.act), (PLAY, parts.play)):
         if differences(_said(decide(params, *now)[1]), _said(decide(other, *now)[1])):
             felt.add(where)
-    learned = [_learned(subject, one, weights)[0] for weights in (params, other)]
+    learned = [after_update(subject, one, weights)[0] for weights in (params, other)]
     changed = changed_modules(*learned)
     if any(rows.any() for name, rows in changed.items() if name != module):
         felt.add(LEARN)
@@ -114,13 +114,6 @@ def _felt(subject: Subject, module: Module, key: Key) -> set[str]:
 
 def _said(decision: Decision) -> PyTree:
     return {"policy": decision.policy, "thoughts": decision.thoughts, "notes": decision.notes}
-
-
-def _learned(subject: Subject, one: Round, params: PyTree, trajectory: Trajectory | None = None):
-    """Weights and figures after a round's update."""
-    played = one.trajectory if trajectory is None else trajectory
-    (after, _, figures), _ = subject.parts().learn(params, one.before.learner, played, update_key(one.before))
-    return after, figures
 
 
 def own_rows(subject: Subject, budget: Budget, key: Key) -> Outcome:
@@ -286,119 +279,7 @@ def one_row(subject: Subject, budget: Budget, key: Key) -> Outcome:
     return exact(statistic, len(wrong), len(apart), what, tuple(float(x) for x in apart))
 
 
-# --- learning ------------------------------------------------------------------------------------
-
-
-def departed(subject: Subject, budget: Budget, key: Key) -> Outcome:
-    """Does what is stored for players that have left reach anybody?"""
-    statistic = "networks that learn otherwise when rows of players that have left are filled with noise"
-    one = subject.rounds()[1]
-    if any(getattr(subject.config(name), "learning_reward", "own") != "own" for name in subject.learners):
-        return not_run(statistic, "players that have left go on earning with the team here")
-    gone = ~one.trajectory.steps.before.active
-    if not bool(jnp.any(gone)):
-        return not_run(statistic, "nobody leaves this game before it ends")
-    params = one.before.params
-    plainly, noisy = (
-        _learned(subject, one, params, t)[0] for t in (one.trajectory, _haunted(one, gone, key))
-    )
-    wrong = [module.name for module, rows in changed_modules(plainly, noisy).items() if rows.any()]
-    what = f"{', '.join(wrong[:3])} learn from players that have left" if wrong else ""
-    return exact(statistic, len(wrong), len(modules(params)), what)
-
-
-def _haunted(one: Round, gone: jax.Array, key: Key) -> Trajectory:
-    """With noise in NumPy: nothing has to be compiled for it."""
-    steps = one.trajectory.steps
-    random = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
-    is_gone, observation = np.asarray(gone), np.asarray(steps.before.observation)
-    noise = random.standard_normal(observation.shape, np.float32)
-    seen = np.where(is_gone[..., None], noise, observation)
-    action = random.integers(0, steps.before.legal.shape[-1], gone.shape, np.int32)
-    log_prob = random.standard_normal(gone.shape, np.float32)
-    before = dataclasses.replace(steps.before, observation=jnp.asarray(seen))
-    decision = dataclasses.replace(
-        steps.decision,
-        action=jnp.asarray(np.where(is_gone, action, np.asarray(steps.decision.action))),
-        log_prob=jnp.asarray(np.where(is_gone, log_prob, np.asarray(steps.decision.log_prob))),
-    )
-    return dataclasses.replace(
-        one.trajectory, steps=dataclasses.replace(steps, before=before, decision=decision)
-    )
-
-
-def stillness(subject: Subject, budget: Budget, key: Key) -> Outcome:
-    """Is what is learned from as likely as when it was done, and less so once something was learned?"""
-    statistic = "largest divergence from the policy that played, in nats, where nothing has been learned yet"
-    one = subject.rounds()[1]
-    learner, count = without_rates(one.before.learner)
-    rows = one.taps.get("rows")
-    if not count or rows is None:
-        return not_run(statistic, "this learner does not keep its rates where they could be set to 0")
-    apart = np.abs(np.asarray(rows.again) - np.asarray(rows.policy.log_prob))
-    apart = np.where(np.asarray(rows.policy.counts) & ~_searched(subject, one), apart, 0.0).max(axis=(0, 1))
-    (_, _, still), _ = subject.parts().learn(
-        one.before.params, learner, one.trajectory, update_key(one.before)
-    )
-    figures = {name: _largest(still, name) for name in ("policy/kl", "imagined/policy/kl") if name in still}
-    wrong = [
-        f"seat {s}: what was done is read otherwise than it was decided"
-        for s in np.flatnonzero(apart > CLOSE)
-    ]
-    wrong += [
-        f"{name} is {x:.2g} before anything is learned" for name, x in figures.items() if not x <= CLOSE
-    ]
-    moved = _largest(one.metrics, "policy/kl")
-    if moved == 0.0:
-        wrong.append("policy/kl stays 0 while the policy learns: are old log-probabilities made anew?")
-    return exact(statistic, len(wrong), len(apart) + len(figures) + 1, wrong[0] if wrong else "")
-
-
-def _searched(subject: Subject, one: Round) -> Bool[np.ndarray, "time env seat"]:
-    """The learner's rows that a search decided: their policy was not the network's."""
-    notes = jax.tree_util.tree_leaves_with_path(one.trajectory.steps.decision.notes)
-    found = [np.asarray(x) for path, x in notes if "searched" in jax.tree_util.keystr(path)]
-    shape = (*one.trajectory.steps.before.first.shape, len(subject.seats))
-    return found[0].astype(bool) if found else np.zeros(shape, bool)
-
-
-def _largest(figures: dict, name: str) -> float:
-    return float(np.nanmax(np.abs(np.asarray(figures[name])))) if name in figures else float("nan")
-
-
-def stays(subject: Subject, budget: Budget, key: Key) -> Outcome:
-    """With a rate of 0, does an update leave weights as they were?"""
-    statistic = "networks that an update moves though their learning rate is 0"
-    one = subject.rounds()[1]
-    learner, count = without_rates(one.before.learner)
-    if not count:
-        return not_run(statistic, "this learner does not keep its rates where they could be set to 0")
-    (after, _, _), _ = subject.parts().learn(
-        one.before.params, learner, one.trajectory, update_key(one.before)
-    )
-    moved = changed_modules(one.before.params, after)
-    wrong = [
-        m.name for m, rows in moved.items() if m.short in ("policy", "critic", "generator") and rows.any()
-    ]
-    wrong += _leaps(one)
-    return exact(
-        statistic, len(wrong), len(moved), f"{', '.join(wrong[:3])}: begun anew, or moved by another?"
-    )
-
-
-def _leaps(one: Round) -> list[str]:
-    """Networks that moved further in a round than descent could take them: more than half of their size."""
-    found = []
-    pairs = zip(
-        jax.tree_util.tree_leaves_with_path(one.before.params), jax.tree.leaves(one.after.params), strict=True
-    )
-    for (path, a), b in pairs:
-        is_matrix = a.ndim > 1 + module_at(path).is_own
-        if jnp.issubdtype(a.dtype, jnp.floating) and is_matrix and module_at(path).short != "scale":
-            before, after = np.asarray(a), np.asarray(b)
-            if np.linalg.norm(after - before) > max(0.5 * np.linalg.norm(before), 1.0):
-                found.append(jax.tree_util.keystr(path))
-    return found
+# --- the code itself -----------------------------------------------------------------------------
 
 
 def code(subject: Subject, budget: Budget, key: Key) -> Outcome:
@@ -431,26 +312,6 @@ LIVENESS = (
         "histories", "liveness", "Is every co-player read from its own rows?", "exact", "opponents", histories
     ),
     Check("one_row", "liveness", "Does a game go the same way alone?", "exact", "nets", one_row),
-    Check(
-        "departed",
-        "liveness",
-        "Do the departed teach nobody?",
-        "exact",
-        "algorithms",
-        departed,
-        ("rows", "world_names"),
-    ),
-    Check(
-        "stillness",
-        "liveness",
-        "Is what is learned from what was decided?",
-        "exact",
-        "algorithms",
-        stillness,
-        ("samples", "rows"),
-    ),
-    Check(
-        "stays", "liveness", "Does an update begin where the last one ended?", "exact", "algorithms", stays
-    ),
+    *ONE_UPDATE,
     Check("code", "liveness", "Is this the code that made the run?", "exact", "installation", code),
 )

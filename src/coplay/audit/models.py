@@ -8,13 +8,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from coplay.audit.beliefs import BELIEFS
 from coplay.audit.compare import differences, plain, told
 from coplay.audit.finding import Check, Outcome, exact, not_run
-from coplay.audit.minds import MINDS
+from coplay.audit.goal_labels import GOAL_LABELS
+from coplay.audit.learned_world import NO_WORLD, members_of, world_of
+from coplay.audit.search_trees import SEARCH_TREES
 from coplay.audit.subject import Budget, Subject
 from coplay.audit.trained_models import OPPONENTS
 from coplay.audit.trained_values import SEARCHES
-from coplay.audit.trained_worlds import NO_WORLD, WORLDS, members_of, world_of
+from coplay.audit.trained_worlds import WORLDS
+from coplay.audit.tree_company import TREE_COMPANY
 from coplay.nets import world as worlds
 from coplay.types import Board, Key, PyTree
 
@@ -68,7 +72,10 @@ def world_names(subject: Subject, budget: Budget, key: Key) -> Outcome:
 
 
 MODELS = (
-    *MINDS,
+    *GOAL_LABELS,
+    *BELIEFS,
+    *SEARCH_TREES,
+    *TREE_COMPANY,
     Check("ensemble", "models", "Do members of an ensemble differ?", "exact", "nets", ensemble),
     Check(
         "world_names", "models", "Does the world model treat all names alike?", "exact", "nets", world_names

@@ -1,6 +1,7 @@
 """How learners start, whether what happens is repeatable, and whether every weight learns. At a small scale.
 
-Whether they are treated alike: `fairness.py`. How often descent uses what was played: `usage.py`.
+Whether they are treated alike: `fairness.py`, `renamed_training.py`. How often descent uses what was
+played: `usage.py`.
 """
 
 import jax

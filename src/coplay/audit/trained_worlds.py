@@ -1,7 +1,6 @@
 """How good did a run's model of the game become? Asked of its last weights, on moves made afresh.
 
-Members of an ensemble are asked all together (the mean of their chances) for what they know, and one of them,
-drawn as in imagined play, for what becomes of a board that is fed what was foretold of it.
+What becomes of a board with one move, and what pays; how errors grow over several: `trained_growth.py`.
 """
 
 from typing import Any, NamedTuple
@@ -9,99 +8,21 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from coplay.audit import captured
 from coplay.audit.by_seed import by_every_seed, judged
 from coplay.audit.finding import Check, Outcome, not_run
+from coplay.audit.learned_world import Chances, Foretold, foretold_of, learned_world
 from coplay.audit.subject import Budget, Subject
-from coplay.errors import BadInput
-from coplay.experiment import settings_of
+from coplay.audit.trained_growth import growth
 from coplay.nets import world as worlds
 from coplay.nets.world import World
-from coplay.nets.world_fit import Moves, moves, said
 from coplay.offline.planes import channel_names, decibel, plane_errors
-from coplay.training.rollout import is_over
-from coplay.types import Board, Entities, Environment, Key, PyTree, Seated, Trajectory, stream
+from coplay.types import Board, Entities, Key
 
-NO_WORLD = "nobody learns a model of the game here"
 LEAST = 1e-9  # chance that anything is given
 FEWEST = 20  # changes of a kind of thing, or payments, before anything is said of it
-AHEAD = (1, 3, 5, 10)  # steps
-STARTS = 1024  # from which so many are foretold
-ONCE_IN = 0.01  # below such an error growth is not asked about
-
-
-def members_of(params: PyTree) -> PyTree | None:
-    """Weights [member, ...] of a model of the game."""
-    for part in jax.tree.leaves(params, is_leaf=lambda x: isinstance(x, Seated)):
-        if isinstance(part, Seated) and "members" in part.common:
-            return part.common["members"]
-    return None
-
-
-def world_of(env: Environment, config: Any) -> World:
-    assert env.entities is not None and env.reward_values is not None, "the game has been refused otherwise"
-    return worlds.world_model(
-        env.entities, env.num_agents, env.num_actions, env.reward_values, config.world_hidden
-    )[0]
-
-
-class Chances(NamedTuple):
-    """As `Foreseen`, the mean over members."""
-
-    step: Float[np.ndarray, "*row agent choice"]
-    reward: Float[np.ndarray, "*row agent value"]
-    there: Float[np.ndarray, "*row thing 2"]
-
-
-class Foretold(NamedTuple):
-    """Moves of one seed, beside what was foretold of them, [row, ...]."""
-
-    moves: Moves
-    chance: Chances
-    is_possible: Bool[np.ndarray, " row"]  # a board that one member drew
-
-
-class Learned(NamedTuple):
-    """Models of the game, and the games they are asked about, by seed."""
-
-    world: World
-    members: list[PyTree]
-    games: list[Trajectory]
-
-
-def learned_world(subject: Subject) -> Learned:
-    members = [members_of(params) for params in subject.trained().params]
-    if members[0] is None:
-        raise BadInput(NO_WORLD)
-    assert subject.experiment is not None
-    config = settings_of(subject.experiment, subject.learner)
-    return Learned(world_of(subject.env, config), members, subject.trained_games())
-
-
-def foretold_of(subject: Subject) -> list[Foretold]:
-    """Of every seed, once for all checks."""
-    return subject.once("trained worlds", lambda: _foretold(subject, learned_world(subject)))
-
-
-def _foretold(subject: Subject, learned: Learned) -> list[Foretold]:
-    env, world = subject.env, learned.world
-
-    def ask(members: PyTree, steps: PyTree, key: Key):
-        rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), steps)
-        made = jax.vmap(lambda *one: moves(env, world, *one))(
-            rows.state, rows.next_state, rows.decision.action, rows.after.reward
-        )
-        each = jax.vmap(lambda one: said(world, one, made))(members)
-        first = jax.tree.map(lambda x: x[0], each)
-        board = worlds.next_board(world, made.before, worlds.draw(first, key))
-        mean = [jnp.mean(jnp.exp(x), axis=0) for x in (each.step, each.reward, each.there)]
-        return made, mean, jax.vmap(world.entities.possible)(made.state, board)
-
-    asked, key = captured.quick(ask), stream(jax.random.key(subject.seed), "trained worlds")
-    found = [asked(m, games.steps, key) for m, games in zip(learned.members, learned.games, strict=True)]
-    return [Foretold(made, Chances(*map(np.asarray, mean)), np.asarray(can)) for made, mean, can in found]
 
 
 # --- 6.6, 6.7 what becomes of a board ------------------------------------------------------------
@@ -326,105 +247,6 @@ def _pay_drawing(
         "row_name": "paid",
         "column_name": "expected",
     }
-
-
-# --- 6.9 how errors grow -------------------------------------------------------------------------
-
-
-def growth(subject: Subject, budget: Budget, key: Key) -> Outcome:
-    """Do errors of the model of the game breed when it is fed what it foretold?"""
-    statistic = "error after several steps as a multiple of what independent errors come to, the worst"
-    errors = _errors(subject, learned_world(subject), key)
-    beyond = [beyond_independent(error) for error in errors]
-    ratio = np.array([float(x.max()) for x in beyond])
-    look = f"what becomes of boards that cannot be (world_possible); error after one step {errors[0][0]:.3g}"
-    return judged(statistic, ratio, 3.0, 1.5, look, least=False, drawing=_growth_drawing(errors))
-
-
-def beyond_independent(error: Float[np.ndarray, " ahead"]) -> Float[np.ndarray, " ahead"]:
-    """e_k as a multiple of 1 - (1 - e_1)^k; 0 where next to nothing is wrong at all."""
-    expected = independent(error[0])[: len(error)]
-    return np.where(error < ONCE_IN, 0.0, error / np.maximum(expected, 1e-9))
-
-
-def independent(once: float | np.floating) -> Float[np.ndarray, " ahead"]:
-    """What errors of so much at every step come to."""
-    return 1.0 - (1.0 - float(once)) ** np.array(AHEAD, float)
-
-
-def _errors(subject: Subject, learned: Learned, key: Key) -> list[Float[np.ndarray, " ahead"]]:
-    foretell = captured.quick(lambda *given: _foretell(subject.env, learned.world, *given))
-    read = captured.quick(jax.vmap(learned.world.entities.read))
-    found = []
-    for members, games in zip(learned.members, learned.games, strict=True):
-        lasts = lasting(np.asarray(is_over(games.steps.after)))
-        time, env = _starts(lasts)
-        later = time[None] + np.arange(AHEAD[-1])[:, None]
-        state, after = _at(games.steps.state, time, env), _at(games.steps.next_state, later, env[None])
-        told = foretell(members, state, games.steps.decision.action[later, env[None]], key)
-        counts = lasts[time, env] >= np.array(AHEAD)[:, None]
-        found.append(misplaced(read(state), told, jax.vmap(read)(after), counts))
-    return found
-
-
-def _at(tree: PyTree, time: np.ndarray, env: np.ndarray) -> PyTree:
-    return jax.tree.map(lambda x: x[time, env], tree)
-
-
-def _starts(lasts: Int[np.ndarray, "time env"]) -> tuple[np.ndarray, np.ndarray]:
-    """Times and games from which to foretell; moves beyond the end of a round are none."""
-    time, env = np.nonzero(np.ones_like(lasts[: len(lasts) - AHEAD[-1] + 1], bool))
-    if not len(time) or lasts.max() < AHEAD[1]:
-        raise BadInput(f"no episode lasts for {AHEAD[1]} steps")
-    chosen = np.linspace(0, len(time) - 1, min(STARTS, len(time))).astype(int)
-    return time[chosen], env[chosen]
-
-
-def lasting(over: Bool[np.ndarray, "time env"]) -> Int[np.ndarray, "time env"]:
-    """How many moves of its episode begin with each, up to the end of the round."""
-    lasts, later = np.zeros(over.shape, int), np.zeros(over.shape[1:], int)
-    for time in reversed(range(len(over))):
-        later = np.where(over[time], 1, later + 1)
-        lasts[time] = later
-    return lasts
-
-
-def _foretell(env: Environment, world: World, members: PyTree, state: PyTree, action, key: Key) -> Board:
-    """Boards [step, row, ...] after the moves that were made, each from the one before as it was foretold."""
-
-    def one_step(state, given):
-        action, key = given
-        keys = jax.random.split(key, action.shape[0])
-        state, *_ = jax.vmap(
-            lambda state, action, key: worlds.imagined_by_some(
-                env, world, members, state, action, key, jnp.int32(0)
-            )
-        )(state, action, keys)
-        return state, jax.vmap(world.entities.read)(state)
-
-    return jax.lax.scan(one_step, state, (action, jax.random.split(key, AHEAD[-1])))[1]
-
-
-def misplaced(
-    start: Board, told: Board, true: Board, counts: Bool[np.ndarray, "ahead row"]
-) -> Float[np.ndarray, " ahead"]:
-    """The share of what was there at the start that is not where it should be, after so many steps."""
-    told, true = jax.tree.map(lambda x: np.asarray(x)[np.array(AHEAD) - 1], (told, true))
-    is_elsewhere = told.here & true.here & (told.players != true.players)
-    wrong = [((told.here != true.here) | is_elsewhere), told.there != true.there]
-    asked = [counts[..., None] & np.asarray(x)[None] for x in (start.here, start.there)]
-    errors = sum((w & a).sum(axis=(1, 2)) for w, a in zip(wrong, asked, strict=True))
-    return np.asarray(errors / np.maximum(sum(a.sum(axis=(1, 2)) for a in asked), 1))
-
-
-def _growth_drawing(errors: list[Float[np.ndarray, " ahead"]]) -> dict[str, Any]:
-    lines = [
-        {"name": f"seed {seed}", "x": list(AHEAD), "y": error.tolist()} for seed, error in enumerate(errors)
-    ]
-    expected = independent(np.median([error[0] for error in errors]))
-    lines.append({"name": "independent errors", "x": list(AHEAD), "y": expected.tolist()})
-    title = "share of players and things that are not where they should be"
-    return {"kind": "lines", "title": title, "x_name": "steps foretold", "y_name": "error", "lines": lines}
 
 
 WORLDS = (

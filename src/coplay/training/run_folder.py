@@ -13,49 +13,40 @@ Every file is replaced whole, so a run killed at any moment is read without a ro
 import contextlib
 import dataclasses
 import importlib.metadata
-import io
 import json
 import os
 import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from coplay.errors import BadInput
 from coplay.files import SaveFailed, locked, replace_file
+from coplay.training.metric_files import (
+    KEYS,
+    METRICS_SCHEMA,
+    TIMING_SCHEMA,
+    Columns,
+    as_parquet,
+    as_table,
+    keep_rows,
+    lowest_and_highest,
+    parquet_metadata,
+    read_parquet,
+    replace_rows,
+    steps_of,
+)
 
 FORMAT = 1
 READ_ATTEMPTS = 5
 PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "pyarrow", "safetensors", "jaxtyping")
-
-METRICS_SCHEMA = pa.schema(
-    [
-        ("step", pa.int64()),
-        ("seed", pa.int32()),
-        ("seat", pa.int16()),
-        ("metric", pa.string()),
-        ("value", pa.float64()),
-    ]
-)
-TIMING_SCHEMA = pa.schema(
-    [
-        ("step", pa.int64()),
-        ("phase", pa.string()),
-        ("seconds", pa.float64()),
-        ("peak_memory_bytes", pa.int64()),
-    ]
-)
-KEYS = ["step", "seed", "seat", "metric"]  # no two rows share all of them
-
-Columns = Mapping[str, Sequence | np.ndarray]
 
 
 @final
@@ -164,29 +155,29 @@ class RunFolder:
         `rows` has the columns step, seed, seat (-1 for the whole game), metric, value. What an earlier
         attempt wrote beyond first_step goes; at first_step, where chunks may touch, what is said again.
         """
-        table = _as_table(rows, METRICS_SCHEMA)
+        table = as_table(rows, METRICS_SCHEMA)
         if table.num_rows == 0:
             return
-        lowest, highest = _lowest_and_highest(table)
+        lowest, highest = lowest_and_highest(table)
         if lowest < first_step or highest > last_step:
             raise ValueError(f"rows of steps {lowest} to {highest} given for {first_step} to {last_step}")
         self._drop_merged_parts()
         for file in self._metric_files():
-            if _steps_of(file)[1] >= first_step:
-                before = _read_parquet(file)
+            if steps_of(file)[1] >= first_step:
+                before = read_parquet(file)
                 at_border = before.filter(pc.field("step") == first_step)
                 unsaid = at_border.join(table.select(KEYS), KEYS, join_type="left anti")
-                _replace_rows(file, before, before.filter(pc.field("step") < first_step), unsaid)
-        replace_file(self.metrics / f"part-{first_step:012d}-{last_step:012d}.parquet", _as_parquet(table))
+                replace_rows(file, before, before.filter(pc.field("step") < first_step), unsaid)
+        replace_file(self.metrics / f"part-{first_step:012d}-{last_step:012d}.parquet", as_parquet(table))
 
     def forget_after(self, step: int) -> None:
         """Drop everything measured beyond `step`, from which the run is about to go on."""
         self._drop_merged_parts()
         for file in self._metric_files():
-            if _steps_of(file)[1] > step:
-                _keep_rows(file, pc.field("step") <= step)
+            if steps_of(file)[1] > step:
+                keep_rows(file, pc.field("step") <= step)
         if self._timing_file.exists():
-            _keep_rows(self._timing_file, pc.field("step") <= step)
+            keep_rows(self._timing_file, pc.field("step") <= step)
         if self.tensorboard.exists():
             from coplay.training import event_files
 
@@ -198,7 +189,7 @@ class RunFolder:
         parts = self._parts()
         if not parts:
             return
-        content = _as_parquet(self.read_metrics(), merged=[part.name for part in parts])
+        content = as_parquet(self.read_metrics(), merged=[part.name for part in parts])
         replace_file(self.metrics / "all.parquet", content)
         self._drop_merged_parts()
 
@@ -207,7 +198,7 @@ class RunFolder:
         for _ in range(READ_ATTEMPTS):
             # Whoever trains may merge or replace parts while we read.
             with contextlib.suppress(FileNotFoundError):
-                tables = [_read_parquet(file) for file in self._metric_files()]
+                tables = [read_parquet(file) for file in self._metric_files()]
                 return pa.concat_tables([METRICS_SCHEMA.empty_table(), *tables]).sort_by(
                     [(k, "ascending") for k in KEYS]
                 )
@@ -216,12 +207,12 @@ class RunFolder:
     def write_timing(self, rows: Columns) -> None:
         """Add seconds per phase: columns step, phase, seconds. Peak memory is filled in here."""
         peak = np.full(len(rows["step"]), peak_memory_bytes())
-        table = _as_table({**rows, "peak_memory_bytes": peak}, TIMING_SCHEMA)
-        replace_file(self._timing_file, _as_parquet(pa.concat_tables([self.read_timing(), table])))
+        table = as_table({**rows, "peak_memory_bytes": peak}, TIMING_SCHEMA)
+        replace_file(self._timing_file, as_parquet(pa.concat_tables([self.read_timing(), table])))
 
     def read_timing(self) -> pa.Table:
         """Seconds per phase in the order they were spent; empty before the first chunk."""
-        return _read_parquet(self._timing_file) if self._timing_file.exists() else TIMING_SCHEMA.empty_table()
+        return read_parquet(self._timing_file) if self._timing_file.exists() else TIMING_SCHEMA.empty_table()
 
     @property
     def _timing_file(self) -> Path:
@@ -241,7 +232,7 @@ class RunFolder:
         file = self.metrics / "all.parquet"
         if not file.exists():
             return None
-        return json.loads(_parquet_metadata(file).get(b"merged", b"[]"))
+        return json.loads(parquet_metadata(file).get(b"merged", b"[]"))
 
     def _drop_merged_parts(self) -> None:
         for name in self._merged_names() or []:
@@ -340,66 +331,3 @@ def _undo_create(path: Path, missing: list[Path]) -> None:
             (path / name).unlink(missing_ok=True)
         for folder in missing:
             folder.rmdir()
-
-
-# --- Parquet ---------------------------------------------------------------------------------------
-
-
-def _as_table(rows: Columns, schema: pa.Schema) -> pa.Table:
-    if set(rows) != set(schema.names):
-        raise ValueError(f"rows have the columns {sorted(rows)}; expected {sorted(schema.names)}")
-    return pa.table([pa.array(rows[field.name], field.type) for field in schema], schema=schema)
-
-
-def _as_parquet(table: pa.Table, merged: list[str] | None = None) -> bytes:
-    file = io.BytesIO()
-    metadata = {"merged": json.dumps(merged)} if merged else None
-    pq.write_table(table.replace_schema_metadata(metadata), file, compression="zstd")
-    return file.getvalue()
-
-
-def _read_parquet(file: Path, columns: list[str] | None = None) -> pa.Table:
-    with _damage_as_sentence(file), open(file, "rb") as stream:
-        return pq.read_table(stream, columns=columns).replace_schema_metadata(None)
-
-
-def _parquet_metadata(file: Path) -> dict[bytes, bytes]:
-    with _damage_as_sentence(file):
-        return pq.read_schema(file).metadata or {}
-
-
-@contextlib.contextmanager
-def _damage_as_sentence(file: Path) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError:
-        raise
-    except (pa.ArrowException, OSError) as error:
-        raise BadInput(f"{file} cannot be read; remove it to go on without its rows") from error
-
-
-def _keep_rows(file: Path, condition: pc.Expression) -> None:
-    before = _read_parquet(file)
-    _replace_rows(file, before, before.filter(condition))
-
-
-def _replace_rows(file: Path, before: pa.Table, *kept: pa.Table) -> None:
-    """Write the file anew if it shrinks, and remove it if nothing is left."""
-    after = pa.concat_tables(kept)
-    if after.num_rows == 0:
-        file.unlink()
-    elif after.num_rows < before.num_rows:
-        replace_file(file, _as_parquet(after))
-
-
-def _steps_of(file: Path) -> tuple[int, int]:
-    """The steps a file covers: a part says so in its name."""
-    match = re.fullmatch(r"part-(\d+)-(\d+)\.parquet", file.name)
-    if match:
-        return int(match.group(1)), int(match.group(2))
-    return _lowest_and_highest(_read_parquet(file, ["step"]))
-
-
-def _lowest_and_highest(table: pa.Table) -> tuple[int, int]:
-    steps = table["step"].to_numpy()
-    return int(steps.min()), int(steps.max())
