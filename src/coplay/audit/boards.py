@@ -1,4 +1,5 @@
-"""What a game's boards show: things that share no cell, things that go by touch, no side that is favoured."""
+"""What a game shows: things that share no cell, things that go by touch, a clock that is true, no side of the
+board that is favoured."""
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,7 @@ from coplay.audit.subject import Budget, Subject
 from coplay.envs import grid
 from coplay.envs.contract import random_legal
 from coplay.training.rollout import is_over, reset_finished
-from coplay.types import Environment, Key, Picture, stream
+from coplay.types import Environment, Key, Picture, TimeStep, stream
 
 GAMES, STEPS, BLOCKS = 2048, 16, 8  # of uniform legal play
 MIRROR_MARGIN = 0.1  # of how often something is in a place
@@ -51,6 +52,37 @@ def in_one_place(env: Environment, seen: Moments) -> list[str]:
     same &= ~np.eye(cells.shape[1], dtype=bool)
     moments = int(same.any(axis=(1, 2)).sum())
     return [f"two of {', '.join(env.apart)} lay on one cell in {moments} moments"] if moments else []
+
+
+def unannounced(env: Environment, seen: Moments) -> list[str]:
+    """Where a part of what is seen is called `time`: a game that is over though nobody did anything, and
+    nobody earned anything, is over whenever that part says the same."""
+    names = env.split(seen.before.observation[0, 0])
+    if "time" not in names:
+        return []
+    still = jnp.full_like(seen.action, env.neutral_action)
+    after = quick(jax.vmap(env.step))(seen.state, still, seen.key)[1]
+    shown = quick(jax.vmap(lambda timestep: _clock(env, timestep)))(seen.before)
+    is_quiet = np.asarray(jnp.all(after.reward == 0, axis=1) & jnp.any(seen.before.active, axis=1))
+    is_over_now = np.asarray(jnp.all(after.terminated, axis=1))[is_quiet]
+    return _said_of_ends(np.round(np.asarray(shown)[is_quiet], 5), is_over_now)
+
+
+def _clock(env: Environment, timestep: TimeStep) -> Float[Array, " number"]:
+    """As the first player sees it who is there."""
+    return env.split(timestep.observation[jnp.argmax(timestep.active)])["time"]
+
+
+def _said_of_ends(shown: Float[np.ndarray, "moment number"], is_over_now: np.ndarray) -> list[str]:
+    times, which = np.unique(shown, axis=0, return_inverse=True)
+    ended = np.bincount(which.reshape(-1), weights=is_over_now, minlength=len(times))
+    moments = np.bincount(which.reshape(-1), minlength=len(times))
+    (mixed,) = np.nonzero((ended > 0) & (ended < moments))
+    return [
+        f"where all are told the time {np.round(times[i], 3).tolist()}, the clock ends the game in "
+        f"{int(ended[i])} of {moments[i]} moments"
+        for i in mixed[:1]
+    ]
 
 
 # --- a test: the game in a mirror ----------------------------------------------------------------

@@ -14,13 +14,13 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from coplay.audit import random_play
-from coplay.audit.boards import BOARDS, in_one_place, untouched
+from coplay.audit.boards import BOARDS, in_one_place, unannounced, untouched
 from coplay.audit.captured import quick
 from coplay.audit.finding import Check, Outcome, exact, not_run
 from coplay.audit.random_play import Moments
 from coplay.audit.renamed_game import MOMENTS, NOBODY_ALIKE, orders_of, renaming, trees_alike, views
 from coplay.audit.seat_effects import WIDTH, Effects, effects, effects_of, groups, sums, worst
-from coplay.audit.subject import Budget, Subject
+from coplay.audit.subject import MOST_MOMENTS, Budget, Subject
 from coplay.envs import contract
 from coplay.types import Environment, Key, TimeStep, stream
 
@@ -128,6 +128,7 @@ def rules(subject: Subject, budget: Budget, key: Key) -> Outcome:
     said += _unpaid(env, seen) + _idle(env, seen)
     said += untouched(env, seen) + in_one_place(env, seen)
     said += _impossible(env, seen) + _told_otherwise(env, seen)
+    said += unannounced(env, subject.moments(MOST_MOMENTS))
     return exact("promises of the game that random play broke", len(said), MOMENTS, "; ".join(said))
 
 

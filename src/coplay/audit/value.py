@@ -43,6 +43,8 @@ def references(subject: Subject, budget: Budget, key: Key) -> Outcome:
         apart, count = rows_apart(_compared(subject, one), subject.seats)
         seen += count
         wrong += [f"round {number}: {said}" for said in apart]
+    apart, count = rows_apart(_across_rounds(subject), subject.seats)
+    wrong, seen = wrong + apart, seen + count
     return exact(statistic, len(wrong), seen, f"{wrong[0]} what the formula says" if wrong else "")
 
 
@@ -73,6 +75,18 @@ def _compared(subject: Subject, one: Round) -> Compared:
     else:
         found["targets"] = (rows.target, made.advantage + made.value, counts)
     return found
+
+
+def _across_rounds(subject: Subject) -> Compared:
+    """What the end of the last round is worth, and the beginning of another that goes on from there with the
+    same weights."""
+    one, parts, key = subject.rounds()[-1], subject.parts(), jax.random.key(subject.seed)
+    _, onward, _ = parts.collect(one.before.params, one.after.actor, key)
+    _, taps = parts.learn(one.before.params, one.before.learner, onward, key)
+    after = ends_of(subject, one.trajectory)
+    follows = ~after.terminated[-1:] & ~after.truncated[-1:, :, None]
+    ended, begun = np.asarray(one.taps["estimates"].next_value), np.asarray(taps["estimates"].value)
+    return {"values where a round ends": (ended[-1:], begun[:1], follows)}
 
 
 def _same_notes(config: Any) -> bool:
