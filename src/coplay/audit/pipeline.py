@@ -236,16 +236,16 @@ def moves(subject: Subject, budget: Budget, key: Key) -> Outcome:
         return exact(statistic, len(roused) + len(still), count, what, room="algorithms")
     if not still:
         return exact(statistic, 0, count, "")
-    path, seat, module = still[0]
-    gradient = _gradient_of(rounds[UPDATES - 1], module)
-    room = "nets" if gradient == 0.0 else "algorithms"
-    why = "no gradient reaches it" if gradient == 0.0 else "is it in the optimiser, and for every seat?"
+    path, seat, module, everyones = still[0]
+    is_part = everyones and bool(changed_modules(begun, after)[module].any())
+    room, why = _why_still(_gradient_of(rounds[UPDATES - 1], module.short), is_part)
     who = "" if seat is None else f" of seat {seat}"
     return exact(statistic, len(still), count, f"{path}{who} did not move: {why}", room=room)
 
 
 def _still(begun: PyTree, after: PyTree, declared: tuple[str, ...]):
-    """Tensors that did not move, those that moved though they are declared to stay, and how many in all."""
+    """Tensors that did not move (of which seat, in which network, and whether of all seats alike), those that
+    moved though they are declared to stay, and how many in all."""
     still, roused, count = [], [], 0
     pairs = zip(jax.tree_util.tree_leaves_with_path(begun), jax.tree.leaves(after), strict=True)
     for (path, a), b in pairs:
@@ -258,8 +258,18 @@ def _still(begun: PyTree, after: PyTree, declared: tuple[str, ...]):
                 roused += [] if same.all() else [jax.tree_util.keystr(path)]
                 continue
             seats = [int(s) if module.is_own else None for s in np.flatnonzero(same)]
-            still += [(jax.tree_util.keystr(path), seat, module.short) for seat in seats]
+            still += [(jax.tree_util.keystr(path), seat, module, bool(same.all())) for seat in seats]
     return still, roused, count
+
+
+def _why_still(gradient: float | None, is_part: bool) -> tuple[str, str]:
+    """Where to look for what keeps a tensor from learning, and what to ask there; it may be part of a network
+    that learns otherwise."""
+    if gradient == 0.0:
+        return "nets", "no gradient reaches it"
+    if is_part:
+        return "nets", "the rest of its network learns, so where is its gradient cut?"
+    return "algorithms", "is it in the optimiser, and for every seat?"
 
 
 def _gradient_of(one: Round, module: str) -> float | None:

@@ -22,7 +22,7 @@ class Rung:
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """A rung of some algorithm: the same with these settings, or another algorithm in its place."""
+    """A rung of some algorithm: the same with these settings, or another algorithm in its place with them."""
 
     name: str
     adds: str
@@ -38,6 +38,7 @@ NO_WORLD = {"world": "none", "world_from": ""}
 NOT_IMAGINED = {"real_share": 1.0, "acts": "policy"}
 EVEN_BELIEFS = {"within": "none", "between": "none"}
 NO_SEARCH = {"searched_games": 0.0, "acts": "network"}
+NOT_HELD = {"align_weight": 0.0}
 
 OWN_ROWS = Step("ppo", "a critic that sees its own row, with the settings of the full one", plays="ppo")
 LADDERS = {
@@ -71,9 +72,9 @@ LADDERS = {
         Step("full", "updates in turns"),
     ),
     "hyper_mappo": (
-        OWN_ROWS,
-        Step("mappo", "a critic that sees everyone's rows", plays="mappo"),
-        Step("full", "weights that a generator moves"),
+        dataclasses.replace(OWN_ROWS, without=NOT_HELD),
+        Step("mappo", "a critic that sees everyone's rows", NOT_HELD, plays="mappo"),
+        Step("full", "weights that a generator moves, and what keeps them gentle"),
     ),
 }
 ONE_RUNG = Step("full", "the experiment as it is")
@@ -108,10 +109,9 @@ def _is_pointless(step: Step, experiment: Experiment) -> bool:
 
 
 def _at(experiment: Experiment, own: str, step: Step) -> Experiment:
-    if step.plays:
-        return _played_by(experiment, own, step.plays)
     changes = {f"{own}.{name}": value for name, value in step.without.items()}
-    return experiments.with_overrides(experiment, changes)
+    changed = experiments.with_overrides(experiment, changes)
+    return _played_by(changed, own, step.plays) if step.plays else changed
 
 
 def _played_by(experiment: Experiment, own: str, other: str) -> Experiment:
