@@ -1,6 +1,7 @@
 """Every test runs with shapes and types checked at each call, and with silent broadcasting off.
 
-Of a family marked `sampled(n)`, n members are tried, others with every commit, and all with `--whole`."""
+Of a family marked `sampled(n)`, n members are tried, others whenever the product changes, and all with
+`--whole`."""
 
 import hashlib
 import os
@@ -42,7 +43,7 @@ def resident_bytes() -> int:
 
 def pytest_addoption(parser):
     parser.addoption(
-        "--whole", action="store_true", help="try every member of a family, not this commit's sample"
+        "--whole", action="store_true", help="try every member of a family, not a sample"
     )
 
 
@@ -63,22 +64,22 @@ def pytest_collection_modifyitems(config, items):
 
 
 def beside_the_sample(items) -> set:
-    """Members of sampled families that this commit does not try."""
+    """Members of sampled families that are not tried with the product as it is."""
     families = defaultdict(list)
     for item in items:
         if marker := item.get_closest_marker("sampled"):
             families[item.nodeid.split("[")[0], marker.args[0]].append(item)
-    commit = this_commit() if families else ""
+    product = as_committed() if families else ""
 
     def place(item) -> bytes:
-        return hashlib.sha256(f"{commit}{item.nodeid}".encode()).digest()
+        return hashlib.sha256(f"{product}{item.nodeid}".encode()).digest()
 
     return {item for (_, size), family in families.items() for item in sorted(family, key=place)[size:]}
 
 
-def this_commit() -> str:
-    """Its name; nothing where the project is no repository."""
-    asked = ["git", "rev-parse", "HEAD"]
+def as_committed() -> str:
+    """Git's name for the product's code; nothing where the project is no repository."""
+    asked = ["git", "rev-parse", "HEAD:src"]
     return subprocess.run(
         asked, capture_output=True, text=True, cwd=Path(__file__).parent, check=False
     ).stdout.strip()

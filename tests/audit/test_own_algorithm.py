@@ -78,12 +78,13 @@ CLEAN = {
         {"boundaries", "own_reward", "renamed_training", "stillness", "resumes"},
         dict.fromkeys(
             ("references", "normaliser", "fit", "term_weights"), "an algorithm of your own does not say"
-        ),
+        )
+        | {"moves": "over after one step"},
     ),
     "chance that goes by place": (
         BY_PLACE,
         {"repeats", "seeds_apart", "moves", "resumes", "scores"},
-        {"renamed_training": "chance goes by seat"},
+        {"renamed_training": "chance goes by seat", "forbidden": "every move is legal in this game"},
     ),
 }
 

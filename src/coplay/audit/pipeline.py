@@ -229,6 +229,8 @@ def moves(subject: Subject, budget: Budget, key: Key) -> Outcome:
     rounds = subject.rounds()
     if not np.any(np.asarray(rounds[0].trajectory.steps.before.observation)):
         return not_run(statistic, "there is nothing to see in this game: first layers have nothing to learn")
+    if _remembers_nothing(rounds):
+        return not_run(statistic, "every game is over after one step: what reads memory has nothing to learn")
     begun, after = rounds[0].before.params, rounds[UPDATES - 1].after.params
     still, roused, count = _still(begun, after, subject.learning_job().stretches[0].algorithm.still)
     if roused:
@@ -241,6 +243,12 @@ def moves(subject: Subject, budget: Budget, key: Key) -> Outcome:
     room, why = _why_still(_gradient_of(rounds[UPDATES - 1], module.short), is_part)
     who = "" if seat is None else f" of seat {seat}"
     return exact(statistic, len(still), count, f"{path}{who} did not move: {why}", room=room)
+
+
+def _remembers_nothing(rounds: list[Round]) -> bool:
+    """There is memory, and it always starts afresh."""
+    has_memory = bool(jax.tree.leaves(rounds[0].trajectory.memory))
+    return has_memory and all(bool(jnp.all(one.trajectory.steps.before.first)) for one in rounds)
 
 
 def _still(begun: PyTree, after: PyTree, declared: tuple[str, ...]):

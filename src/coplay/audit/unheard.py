@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from coplay import experiment as experiments
+from coplay.algorithms.own import is_own
 from coplay.algorithms.ppo import PPOConfig
 from coplay.audit import captured
 from coplay.audit.captured import Round, update_key
@@ -68,6 +69,9 @@ def _with_one_move_more(subject: Subject) -> Job | str:
         return "somebody plays here who was made for the game's own moves"
     if any(loads_parts(experiments.settings_of(small, name)) for name in subject.learners):
         return "parts of the learner were trained on the game's own moves"
+    seen = subject.rounds()[0].trajectory.steps.before
+    if any(map(is_own, subject.learners)) and bool(jnp.all(seen.legal | ~seen.active[..., None])):
+        return "every move is legal in this game: an algorithm of your own need not know of others"
     return experiments.job(experiments.build(small, one_move_more))
 
 
