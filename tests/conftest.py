@@ -42,9 +42,7 @@ def resident_bytes() -> int:
 
 
 def pytest_addoption(parser):
-    parser.addoption(
-        "--whole", action="store_true", help="try every member of a family, not a sample"
-    )
+    parser.addoption("--whole", action="store_true", help="try every member of a family, not a sample")
 
 
 def pytest_collection_modifyitems(config, items):

@@ -1,11 +1,11 @@
-"""Things that share a cell though they should not, and boards with a favoured side."""
+"""Things that share a cell though they should not, clocks that are wrong, and boards with a favoured side."""
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from coplay.audit.boards import effects_in_mirrors, in_mirrors
+from coplay.audit.boards import _said_of_ends, effects_in_mirrors, in_mirrors
 from tests.audit.planted import replacing
 from tests.audit.suite import DEFECTS, finding_of, subject_of
 
@@ -33,6 +33,25 @@ def test_a_cell_that_is_never_drawn_is_found():
     with DEFECTS[403].plant():
         found = finding_of(subject_of("ppo_coin_game"), "mirrored")
     assert found.verdict == "fail" and "row 2, column 2" in found.next
+
+
+def test_a_clock_that_ends_some_games_and_others_not_is_named_with_what_it_shows():
+    shown = np.array([[0.9], [1.0], [1.0], [0.8]])
+    assert _said_of_ends(shown, np.array([False, True, True, False])) == []
+    (said,) = _said_of_ends(shown, np.array([False, True, False, False]))
+    assert "the time [1.0], the clock ends the game in 1 of 2 moments" in said
+
+
+def test_a_game_that_may_end_early_shows_when():
+    subject = subject_of("ppo_4h1s_4x4", {"game_options.end_after_first_hunt": 5})
+    assert finding_of(subject, "rules").verdict == "pass"
+
+
+def test_a_clock_that_runs_to_another_end_is_found():
+    defect = DEFECTS[502]
+    with defect.plant():
+        found = finding_of(subject_of(defect.experiment, defect.settings), "rules")
+    assert found.verdict == "fail" and "the clock ends the game" in found.next
 
 
 def never_to_the_last_row(moved):

@@ -15,6 +15,7 @@ from coplay.audit.goal_labels import GOAL_LABELS
 from coplay.audit.learned_world import NO_WORLD, members_of, world_of
 from coplay.audit.search_trees import SEARCH_TREES
 from coplay.audit.subject import Budget, Subject
+from coplay.audit.taught import TAUGHT
 from coplay.audit.trained_models import OPPONENTS
 from coplay.audit.trained_values import SEARCHES
 from coplay.audit.trained_worlds import WORLDS
@@ -80,6 +81,7 @@ MODELS = (
     Check(
         "world_names", "models", "Does the world model treat all names alike?", "exact", "nets", world_names
     ),
+    *TAUGHT,
     *OPPONENTS,
     *WORLDS,
     *SEARCHES,

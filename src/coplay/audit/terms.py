@@ -7,6 +7,7 @@ it says, or a gradient is cut on its way. Fresh weights say little: the spread o
 from the policy that played are next to nothing there. So this is asked of disturbed weights, too.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -105,9 +106,7 @@ def _heard_by(subject: Subject) -> list[dict[str, PyTree]]:
 
 
 def _heard(subject: Subject) -> list[dict[str, PyTree]]:
-    one, learn = subject.rounds()[-1], subject.learning_job().stretches[0].algorithm.learn.update
-    listening = heard(learn, lambda name: name.startswith(TERMS) or name == "rows")
-    tell = captured.quick(lambda *given: listening(*given)[1])
+    one, tell = subject.rounds()[-1], teller(subject)
     after, key = one.after.params, update_key(one.before)
     loud = all_disturbed(after, jax.random.key(subject.seed), NOISE)
     played = subject.parts().collect(loud, one.after.actor, jax.random.key(subject.seed))[1]
@@ -115,6 +114,17 @@ def _heard(subject: Subject) -> list[dict[str, PyTree]]:
     heard_of = [tell(params, one.before.learner, trajectory, key) for params, trajectory in rounds]
     heard_of[-1] |= {"chances": played.steps.decision.policy}
     return jax.tree.map(np.asarray, heard_of)
+
+
+def teller(subject: Subject) -> Callable:
+    """A compiled function of weights, learner, trajectory and key: what an update tells of its losses."""
+
+    def make() -> Callable:
+        learn = subject.learning_job().stretches[0].algorithm.learn.update
+        listening = heard(learn, lambda name: name.startswith(TERMS) or name == "rows")
+        return captured.quick(lambda *given: listening(*given)[1])
+
+    return subject.once("teller", make)
 
 
 def _terms_of(told: ToldTerms | ToldSubgoals) -> ToldTerms:
