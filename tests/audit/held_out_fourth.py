@@ -275,7 +275,7 @@ HELD_OUT_FOURTH: tuple[Planted, ...] = (
         511,
         "attention is paid to the departed",
         "nets",
-        "",
+        "departed",
         replacing("coplay.nets.context", "Attention.__call__", departed_still_heard),
         "hyper_a4_joint",
     ),

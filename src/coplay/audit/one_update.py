@@ -11,13 +11,13 @@ import numpy as np
 from jaxtyping import Bool
 
 from coplay.audit.captured import Round, update_key
-from coplay.audit.compare import changed_modules, module_at, modules, without_rates
+from coplay.audit.compare import all_disturbed, changed_modules, module_at, modules, without_rates
 from coplay.audit.finding import Check, Outcome, exact, not_run
 from coplay.audit.subject import Budget, Subject
 from coplay.audit.usage import descents
 from coplay.types import Key, PyTree, Trajectory
 
-CLOSE = 1e-5
+CLOSE, LOUD = 1e-5, 0.1  # difference; noise on every weight, where something is to be heard
 
 
 def departed(subject: Subject, budget: Budget, key: Key) -> Outcome:
@@ -29,13 +29,34 @@ def departed(subject: Subject, budget: Budget, key: Key) -> Outcome:
     gone = ~one.trajectory.steps.before.active
     if not bool(jnp.any(gone)):
         return not_run(statistic, "nobody leaves this game before it ends")
-    params = one.before.params
-    plainly, noisy = (
-        after_update(subject, one, params, t)[0] for t in (one.trajectory, _haunted(one, gone, key))
-    )
+    params, haunted = one.before.params, _haunted(one, gone, key)
+    plainly, noisy = (after_update(subject, one, params, t)[0] for t in (one.trajectory, haunted))
     wrong = [module.name for module, rows in changed_modules(plainly, noisy).items() if rows.any()]
     what = f"{', '.join(wrong[:3])} learn from players that have left" if wrong else ""
+    if wrong and _heard_in_play(subject, one, haunted, key):
+        what, room = f"{what}, who are heard in play, too: is what they see masked?", "nets"
+        return exact(statistic, len(wrong), len(modules(params)), what, room=room)
     return exact(statistic, len(wrong), len(modules(params)), what)
+
+
+def _heard_in_play(subject: Subject, one: Round, haunted: Trajectory, key: Key) -> bool:
+    """Whether those who are still there act otherwise for what those who have left would see, were this the
+    first step of a game."""
+    remember = subject.learning_job().stretches[0].algorithm.remember
+    before = one.trajectory.steps.before
+    there = np.asarray(before.active)
+    time = int(np.argmax(np.sum(~there.all(axis=2) & there.any(axis=2), axis=1)))  # most have lost some
+
+    loud, memory = all_disturbed(one.before.params, key, LOUD), remember(there.shape[1])
+    state = one.before.actor.env_state  # for who plans; any will do
+
+    def policy(trajectory: Trajectory) -> np.ndarray:
+        timestep = jax.tree.map(lambda x: x[time], trajectory.steps.before)
+        timestep = dataclasses.replace(timestep, first=jnp.ones_like(timestep.first))
+        return np.asarray(subject.parts().act(loud, memory, timestep, state, key)[1].policy)
+
+    apart = np.abs(policy(one.trajectory) - policy(haunted)).max(axis=-1)
+    return bool(np.any(there[time] & (apart > CLOSE)))
 
 
 def after_update(subject: Subject, one: Round, params: PyTree, trajectory: Trajectory | None = None):
