@@ -9,7 +9,8 @@ from numpy.testing import assert_allclose
 from coplay.algorithms.actor_critic import actor_critic
 from coplay.algorithms.alignment import align, followed, strengthened
 from coplay.algorithms.losses import PolicyRows, TaughtRows
-from coplay.algorithms.ppo import MAPPOConfig, PPOConfig, mappo, ppo
+from coplay.algorithms.ppo import mappo, ppo
+from coplay.algorithms.ppo_config import MAPPOConfig, PPOConfig
 from coplay.algorithms.targets import Batch
 from coplay.algorithms.views import own_view
 from coplay.envs import make_game

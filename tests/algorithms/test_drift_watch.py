@@ -10,7 +10,7 @@ from coplay.algorithms import drift_watch
 from coplay.algorithms.actor_critic import actor_critic, as_algorithm
 from coplay.algorithms.drift_watch import EVERY, play_figures, turned
 from coplay.algorithms.glance import how_many, sample
-from coplay.algorithms.ppo import PPOConfig
+from coplay.algorithms.ppo_config import PPOConfig
 from coplay.algorithms.views import own_view
 from coplay.envs import make_game
 from coplay.training.rollout import collect, start_playing

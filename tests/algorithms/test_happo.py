@@ -8,7 +8,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from coplay.algorithms.happo import HAPPOConfig, happo, taking_turns
 from coplay.algorithms.losses import PolicyRows
-from coplay.algorithms.ppo import MAPPOConfig, mappo
+from coplay.algorithms.ppo import mappo
+from coplay.algorithms.ppo_config import MAPPOConfig
 from coplay.algorithms.targets import Batch
 from coplay.envs import make_game
 from tests.algorithms.generated import PLAN, learned, played

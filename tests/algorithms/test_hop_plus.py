@@ -24,7 +24,8 @@ from coplay.algorithms.hop_plus_parts import closeness, parts_of
 from coplay.algorithms.imagination import imagine, values
 from coplay.algorithms.imagined_search import Planner, one_step, plan
 from coplay.algorithms.losses import log_policy
-from coplay.algorithms.ppo import Beside, Plan, PPOConfig, _mixed, ppo
+from coplay.algorithms.ppo import Beside, Plan, _mixed, ppo
+from coplay.algorithms.ppo_config import PPOConfig
 from coplay.algorithms.search_table import Table
 from coplay.algorithms.subgoal_stage import macro_f1, subgoal_stage
 from coplay.algorithms.targets import make_batch, usual_lesson

@@ -12,7 +12,8 @@ from numpy.testing import assert_allclose
 
 from coplay.algorithms.hyper_mappo import hyper_mappo
 from coplay.algorithms.hyper_terms import _share_of_moved, _shares, _smooth
-from coplay.algorithms.ppo import MAPPOConfig, clip_each_part, loss_terms, mappo, step_by
+from coplay.algorithms.ppo import clip_each_part, loss_terms, mappo, step_by
+from coplay.algorithms.ppo_config import MAPPOConfig
 from coplay.envs import make_game
 from coplay.experiment import with_overrides
 from coplay.nets.hyper import Spoken

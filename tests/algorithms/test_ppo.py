@@ -11,7 +11,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from coplay.algorithms import value_scale
 from coplay.algorithms.actor_critic import actor_critic, draw_actions, from_columns, to_columns
-from coplay.algorithms.ppo import PPOConfig, _clipped_by_team
+from coplay.algorithms.ppo import _clipped_by_team
+from coplay.algorithms.ppo_config import PPOConfig
 from coplay.algorithms.targets import advantages, standardiser, usual_lesson
 from coplay.algorithms.views import joint_view, own_view, with_identity
 from coplay.envs import make_game

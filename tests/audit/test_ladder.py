@@ -10,7 +10,8 @@ from numpy.testing import assert_allclose
 
 from coplay import runs
 from coplay.algorithms import ALGORITHMS
-from coplay.algorithms.ppo import Plan, PPOConfig
+from coplay.algorithms.ppo import Plan
+from coplay.algorithms.ppo_config import PPOConfig
 from coplay.audit import ladder
 from coplay.audit.climbing import Climbed, climb, read, rises, skill
 from coplay.audit.rungs import Rung, rungs

@@ -12,7 +12,8 @@ from tests.audit.suite import BLIND, finding_of, subject_of
 EXAMPLE = Path(__file__).parents[2] / "examples" / "05_own_algorithm.py"
 LEARNED = "weights, optimisers, figures = step(weights, optimisers, batch, keys)"
 UNKNOWN_FORMULAS = """
-from coplay.algorithms.ppo import PPOConfig, ppo
+from coplay.algorithms.ppo import ppo
+from coplay.algorithms.ppo_config import PPOConfig
 
 def make(env, seats, plan):
     return ppo(env, seats, PPOConfig(network="gru", hidden=(8,), minibatches=1, epochs=1), plan)

@@ -27,7 +27,8 @@ num_envs = 16
 num_steps = 10
 """
 OTHERS = """
-from coplay.algorithms.ppo import PPOConfig, ppo
+from coplay.algorithms.ppo import ppo
+from coplay.algorithms.ppo_config import PPOConfig
 from coplay.players.scripted import random_player
 
 def with_memory(env, seats, plan):

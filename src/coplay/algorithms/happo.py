@@ -12,7 +12,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from coplay.algorithms.actor_critic import actor_critic, as_algorithm
-from coplay.algorithms.ppo import MAPPOConfig, Plan, ppo_stage
+from coplay.algorithms.ppo import Plan, ppo_stage
+from coplay.algorithms.ppo_config import MAPPOConfig
 from coplay.algorithms.rewards import learning_reward
 from coplay.algorithms.targets import Batch
 from coplay.algorithms.views import joint_view, own_view

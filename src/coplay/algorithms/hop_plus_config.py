@@ -4,7 +4,7 @@ import dataclasses
 from typing import Literal
 
 from coplay.algorithms.company_settings import CompanySettings
-from coplay.algorithms.ppo import PPOConfig, without_effect
+from coplay.algorithms.ppo_config import PPOConfig, without_effect
 from coplay.algorithms.search_settings import SearchSettings
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Literal
 
-from coplay.algorithms.ppo import MAPPOConfig, without_effect
+from coplay.algorithms.ppo_config import MAPPOConfig, without_effect
 from coplay.nets.window import HEADS
 
 MOST_LAG = 4  # updates for which a copy may play

@@ -19,7 +19,8 @@ from jax.interpreters import partial_eval
 from coplay import settings
 from coplay.algorithms import ALGORITHMS
 from coplay.algorithms.own import is_own, own_settings
-from coplay.algorithms.ppo import Plan, PPOConfig
+from coplay.algorithms.ppo import Plan
+from coplay.algorithms.ppo_config import PPOConfig
 from coplay.audit import captured
 from coplay.audit.captured import parts_of, rounds_from
 from coplay.audit.compare import differences, disturbed, is_still, module_at, modules, told

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 
 from coplay.algorithms.losses import ToldTerms
 from coplay.algorithms.own import is_own
-from coplay.algorithms.ppo import PPOConfig
+from coplay.algorithms.ppo_config import PPOConfig
 from coplay.algorithms.subgoal_stage import ToldSubgoals
 from coplay.algorithms.targets import ToldRows
 from coplay.audit import captured

@@ -8,7 +8,7 @@ import numpy as np
 
 from coplay import experiment as experiments
 from coplay.algorithms.own import is_own
-from coplay.algorithms.ppo import PPOConfig
+from coplay.algorithms.ppo_config import PPOConfig
 from coplay.audit import captured
 from coplay.audit.captured import Round, update_key
 from coplay.audit.compare import (

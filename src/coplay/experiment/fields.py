@@ -16,7 +16,7 @@ from coplay.algorithms.hop_plus_config import HOPPlusConfig
 from coplay.algorithms.hyper_config import HyperMAPPOConfig
 from coplay.algorithms.own import OWN_SETTINGS, is_own
 from coplay.algorithms.own import option_names as own_options
-from coplay.algorithms.ppo import MAPPOConfig, PPOConfig
+from coplay.algorithms.ppo_config import MAPPOConfig, PPOConfig
 from coplay.envs import option_names
 from coplay.errors import BadInput, UnknownSetting, nearest
 from coplay.settings import from_table, parse_text, read_toml, to_toml
