@@ -114,4 +114,8 @@ def test_what_cannot_be_audited_is_one_sentence(tmp_path, capsys, monkeypatch, a
 
 def test_bars_begin_at_zero_whichever_way_they_go():
     assert bars([1.0, -1.0]) == [("seat 0", 50.0, 50.0), ("seat 1", 0.0, 50.0)]
-    assert bars([0.0]) == [("seat 0", 0.0, 0.0)]
+    assert bars([0.0, 2.0]) == [("seat 0", 0.0, 0.0), ("seat 1", 0.0, 100.0)]
+
+
+def test_where_nothing_differs_by_seat_there_are_no_bars():
+    assert bars([0.0, 0.0]) == bars([]) == []

@@ -182,7 +182,8 @@ def _cannot_compare_seats(subject: Subject) -> str:
     if len(set(subject.lineup)) > 1:
         return "seats are not all played alike"
     number = len(at_end(subject.run))
-    return "" if number >= FEWEST_SEEDS else f"{number} seeds cannot rank seats; train {FEWEST_SEEDS} or more"
+    seeds = "1 seed" if number == 1 else f"{number} seeds"
+    return "" if number >= FEWEST_SEEDS else f"{seeds} cannot rank seats; train {FEWEST_SEEDS} or more"
 
 
 def collapse(subject: Subject, budget: Budget, key: Key) -> Outcome:

@@ -47,7 +47,10 @@ def _listed(value: Any) -> str:
 
 
 def bars(values: list[float]) -> list[tuple[str, float, float]]:
-    """Seats as bars: its name, where the bar begins and how wide it is, in percent of the drawing."""
+    """Seats as bars: its name, where the bar begins and how wide it is, in percent of the drawing; none where
+    all would be empty."""
+    if not any(values):
+        return []
     low, high = min([0.0, *values]), max([0.0, *values])
     wide = (high - low) or 1.0
     return [
